@@ -1,0 +1,1 @@
+"""The rules, slots and runs of the fleet, over ports."""

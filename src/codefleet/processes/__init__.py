@@ -1,0 +1,1 @@
+"""Children on spools: they outlive us and are adopted."""

@@ -1,0 +1,1 @@
+"""Where the fleet is remembered."""

@@ -1,0 +1,1 @@
+"""Shipped for tests: contract suites, fakes, fault injection, a scripted model server."""

@@ -1,0 +1,1 @@
+"""Where runs work; the only rooms that know git."""
