@@ -5,6 +5,7 @@ Processes   children that outlive us, driven through spools  processes/
 Presence    which engines of this host live                  processes/presence.py
 Workspaces  the only way to git                              workspaces/
 Driver      one type of coding agent                         drivers/
+Configuration  what a person has configured                  config/
 Clock       time                                             here and in testing/
 
 The contract stands here and is not repeated on the adapters. A contract suite for each is shipped in `codefleet.testing`.
@@ -23,6 +24,7 @@ import anyio
 
 from codefleet.core.model import Activity, Aggregate, Engine, Fact, FileChange, Instant, Lane, Status
 from codefleet.core.progress import Event, Progress
+from codefleet.core.settings import AgentType, Settings
 
 A = TypeVar("A", bound=Aggregate)
 
@@ -50,6 +52,19 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
+
+
+class Configuration(Protocol):
+    """What a person has configured, read when asked for."""
+
+    def home(self) -> Settings:
+        """The machine's settings. A file that broke keeps its last good values."""
+        ...
+
+    async def project(self, repository: Path) -> Settings:
+        """All that holds for one repository or folder. What can execute or loosen comes from the target's tree, else
+        from the checkout, and only if this machine's human trusted exactly that (`Settings.trusted`)."""
+        ...
 
 
 # ---------------------------------------------------------------------------------------------------------- store
@@ -343,6 +358,10 @@ class Presence(Protocol):
 
     def leave(self, engine: str) -> None: ...
 
+    def only(self) -> None:
+        """Hold the lock of the one plain `start` of this home and host; `AlreadyRunning` if somebody has it."""
+        ...
+
     def alive(self, engine: str) -> bool:
         """Is somebody holding this engine's lock?"""
         ...
@@ -450,6 +469,11 @@ class Workspaces(Protocol):
 
     async def copy_files(self, repository: Path, workspace: Path, patterns: Sequence[str]) -> Sequence[str]:
         """Copy credential files that match, mode kept, and keep them out of every commit; which were copied."""
+        ...
+
+    def environment(self, workspace: Workspace) -> Mapping[str, str]:
+        """Git's variables for a child in the workspace: an identity, no prompt, and a guard (a reference-transaction
+        hook that chains the repository's own hooks) that refuses moves of other refs and the stash."""
         ...
 
     async def refs(self, repository: Path) -> Mapping[str, str]:
@@ -595,4 +619,12 @@ class Driver(Protocol):
 
     def conclude(self, progress: Progress, status: ChildStatus, stderr: str) -> Ending:
         """The verdict on a turn or child that has ended; `stderr` is for the reason's words only."""
+        ...
+
+
+class Drivers(Protocol):
+    """The drivers that are installed."""
+
+    def driver(self, name: str, agent: AgentType) -> Driver:
+        """The driver of an agent type as configured; `ConfigError` when there is none of that name."""
         ...

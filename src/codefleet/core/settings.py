@@ -1,6 +1,6 @@
-"""What a person may configure, as frozen values. `config.py` fills them from files and the environment.
+"""What a person may configure, as frozen values. `config` fills them from files and the environment.
 
-The field path is the key (`limits.attempts`). The reference of all keys is generated from these and `config.py`.
+The field path is the key (`limits.attempts`), the field's default is the key's. `config.keys` says all else about it.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ class Settings:
     store: str = "sqlite"
     max_concurrent: int = 3
     max_agents: int = 50
-    stale_after: int = 120
-    heartbeat_interval: int = 30
-    poll_interval: int = 5
-    shutdown_grace: int = 30
+    stale_after: float = 120
+    heartbeat_interval: float = 30
+    poll_interval: float = 5
+    shutdown_grace: float = 30
     log_level: str = "INFO"
-    log_status_interval: int = 30
+    log_status_interval: float = 30
     keep_spools_days: int = 14
     min_free_disk: int = 512 << 20
     agent: Agent = Agent()
@@ -124,6 +124,10 @@ class Settings:
     gates: tuple[Gate, ...] = ()
     proof: Proof = Proof()
     landing: Landing = Landing()
+    git: bool = True
+    """The project is a repository; a plain folder is worked on in place and has no branches."""
+    instruction: str = ""
+    """The person's own `INSTRUCTION.md`: the project's, else the home's. Empty: the one that is shipped."""
     trusted: bool = True
     """All keys that can execute or loosen are the ones that the human trusted."""
     origin: Mapping[str, str] = field(default_factory=dict)
@@ -132,4 +136,9 @@ class Settings:
     @property
     def policy(self) -> str:
         """What happens to work that is proven, where nobody chose."""
-        return self.landing.policy or ("none" if self.gates else "review")
+        return self.landing.policy or ("none" if self.gates or not self.git else "review")
+
+    def model_of(self, agent: str) -> str:
+        """The model that an agent type is asked for when its task names none; empty: the agent's own."""
+        own = self.agents[agent].model if agent in self.agents else ""
+        return own or (self.agent.model if agent == self.agent.default else "")

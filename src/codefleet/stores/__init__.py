@@ -1,1 +1,1 @@
-"""Where the fleet is remembered."""
+"""Where the fleet's state lives: `memory.MemoryStore` and `sqlite.SqliteStore`."""

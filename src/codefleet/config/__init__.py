@@ -1,0 +1,1 @@
+"""What a person has configured: every key once, read from files and the environment with the origin of each value."""
