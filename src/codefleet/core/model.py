@@ -227,6 +227,8 @@ class Run:
     """How often red gates were sent back within this run."""
     stale: bool = False
     """The text or an upstream changed under it: verify again before it is believed."""
+    token: str = ""
+    """Digest of the token that its agent speaks with."""
 
     @property
     def ended(self) -> bool:
