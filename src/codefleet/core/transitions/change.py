@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codefleet.core.model import Fact, Hold, Instant, Outcome, Run, Status, Task
+from codefleet.core.model import Fact, Hold, Instant, Outcome, Question, Run, Status, Task
 from codefleet.core.transitions.table import TABLE, Event
 
 BACKOFF_FIRST = 2_000
@@ -72,6 +72,16 @@ def backoff(attempts: int) -> int:
     return min(BACKOFF_MOST, BACKOFF_FIRST << max(0, min(attempts, 16) - 1))
 
 
+def moot(task: Task) -> Question | None:
+    """Its question, closed without an answer if it was open: nobody waits for it any more."""
+    return replace(task.question, moot=True) if task.question and task.question.open else task.question
+
+
+def parked(task: Task) -> Question | None:
+    """Its question, when the process that waited for the answer is gone."""
+    return replace(task.question, live=False) if task.question else None
+
+
 def persons_hold(task: Task) -> Hold | None:
     """A hold that a person set survives every requeue; all others are decided anew."""
     return task.hold if task.hold and task.hold.kind == "person" else None
@@ -84,7 +94,15 @@ def requeue(task: Task, event: Event, at: At, *, why: str, hold: Hold | None = N
     said = [fact(after, "task_requeued", at, why=why, attempts=after.attempts, interruptions=after.interruptions)]
     if kept and kept != task.hold:
         said.append(held(after, kept, at))
-    return Change(after, tuple(said))
+    return Change(after, tuple(said)).then(lambda queued: wait_for_dependencies(queued, at))
+
+
+def wait_for_dependencies(task: Task, at: At) -> Change:
+    """A dependency that a person added while it was being worked on holds from the next run on."""
+    if not task.blocked_by or task.status is not Status.PENDING:
+        return Change(task)
+    after = move(task, Event.DEPEND, Status.BLOCKED, at)
+    return Change(after, (fact(after, "task_blocked", at, by=list(after.blocked_by)),))
 
 
 def held(task: Task, hold: Hold, at: At) -> Fact:

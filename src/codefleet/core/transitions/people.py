@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from codefleet.core.model import PRIORITY_STEP, Complexity, Hold, Instant, Outcome, Status, Task
-from codefleet.core.transitions.change import At, Change, fact, held, marked, move, requeue, stay
+from codefleet.core.transitions.change import At, Change, fact, held, marked, moot, move, requeue, stay, wait_for_dependencies
 from codefleet.core.transitions.table import Event, admit, refusal
 
 FIRST_OF_ALL = -(1 << 60)
@@ -45,7 +45,7 @@ def edit(task: Task, change: Edit, at: At) -> Change:
         admit(task, Event.EDIT_TEXT)
         running = task.status in {Status.IN_PROGRESS, Status.WAITING}
         after = stay(after, Event.EDIT_TEXT, at, **text)
-        after = replace(after, revision=task.revision + 1) if running else after
+        after = _revised(after) if running else after
     fields = [*text]
     if change.priority is not None and change.priority != task.priority:
         admit(task, Event.EDIT_PRIORITY)
@@ -58,8 +58,14 @@ def edit(task: Task, change: Edit, at: At) -> Change:
     return Change(after, (fact(after, "task_edited", at, fields=fields),) if fields else ())
 
 
+def _revised(task: Task) -> Task:
+    """Its run works on the old text: what it brings is verified again before it is believed."""
+    return replace(task, revision=task.revision + 1, run=replace(task.run, stale=True) if task.run else None)
+
+
 def _rescope(task: Task, globs: tuple[str, ...], at: At) -> Task:
-    wider = set(task.file_scope) <= set(globs) or not globs
+    unlimited = not task.file_scope
+    wider = not globs or (not unlimited and set(task.file_scope) <= set(globs))
     event = Event.WIDEN_SCOPE if wider else Event.NARROW_SCOPE
     admit(task, event, hint="it can be widened while it runs, not narrowed; cancel it first")
     return stay(task, event, at, file_scope=globs)
@@ -69,9 +75,9 @@ def depend(task: Task, depends_on: tuple[str, ...], unmet: frozenset[str], at: A
     """Other dependencies; `unmet` are those of them that are not completed. A run under way is not disturbed."""
     admit(task, Event.DEPEND)
     fields = fact(task, "task_edited", at, fields=["depends_on"])
-    if task.status not in {Status.BLOCKED, Status.PENDING, Status.ASSIGNED}:
-        return Change(stay(task, Event.DEPEND, at, depends_on=depends_on), (fields,))
     blocked_by = tuple(one for one in depends_on if one in unmet)
+    if task.status not in {Status.BLOCKED, Status.PENDING, Status.ASSIGNED}:
+        return Change(stay(task, Event.DEPEND, at, depends_on=depends_on, blocked_by=blocked_by), (fields,))
     if blocked_by:
         run = marked(task.run, Outcome.FENCED, "it was given another dependency") if task.run else None
         after = move(
@@ -85,10 +91,11 @@ def depend(task: Task, depends_on: tuple[str, ...], unmet: frozenset[str], at: A
             assigned_to=None,
         )
         return Change(after, (fields, fact(after, "task_blocked", at, by=list(blocked_by))))
-    to = task.status if task.status is Status.ASSIGNED else Status.PENDING
-    if to is Status.ASSIGNED:  # the table knows no such move: the dependency is met, nothing changes for the run
-        return Change(replace(task, depends_on=depends_on, updated_at=at.now), (fields,))
-    after = move(task, Event.DEPEND, to, at, depends_on=depends_on, blocked_by=(), hold=_no_upstream(task))
+    if task.status is Status.ASSIGNED:  # all of them are met: nothing changes for the run
+        return Change(stay(task, Event.DEPEND, at, depends_on=depends_on), (fields,))
+    after = move(
+        task, Event.DEPEND, Status.PENDING, at, depends_on=depends_on, blocked_by=(), hold=_no_upstream(task)
+    )
     unblocked = (fact(after, "task_unblocked", at),) if task.status is Status.BLOCKED else ()
     return Change(after, (fields, *unblocked))
 
@@ -140,8 +147,7 @@ def release(task: Task, why: str, at: At) -> Change:
     admit(task, Event.RELEASE)
     if task.status is Status.PENDING:
         return Change(task)
-    question = replace(task.question, moot=True) if task.question and task.question.open else task.question
-    return requeue(task, Event.RELEASE, at, why=why, run=marked(task.run, Outcome.FENCED, why), question=question)
+    return requeue(task, Event.RELEASE, at, why=why, run=marked(task.run, Outcome.FENCED, why), question=moot(task))
 
 
 def cancel(task: Task, at: At, *, superseded: str | None = None) -> Change:
@@ -151,7 +157,6 @@ def cancel(task: Task, at: At, *, superseded: str | None = None) -> Change:
     admit(task, Event.CANCEL, hint="completed is final: add a follow-up task instead")
     if task.status is Status.CANCELLED:
         return Change(task)
-    question = replace(task.question, moot=True) if task.question and task.question.open else task.question
     after = move(
         task,
         Event.CANCEL,
@@ -160,7 +165,7 @@ def cancel(task: Task, at: At, *, superseded: str | None = None) -> Change:
         hold=None,
         awaiting=None,
         assigned_to=None,
-        question=question,
+        question=moot(task),
         completed_at=at.now,
         run=marked(task.run, Outcome.CANCELLED, f"cancelled by {at.by}"),
     )
@@ -191,15 +196,14 @@ _RETRY_HINTS = {
 def _reopened(task: Task, unmet: frozenset[str], at: At) -> Change:
     blocked_by = tuple(one for one in task.depends_on if one in unmet)
     blocked = bool(blocked_by) and task.status is not Status.WAITING
-    question = replace(task.question, moot=True) if task.question and task.question.open else task.question
     after = move(
         task,
         Event.RETRY,
         Status.BLOCKED if blocked else Status.PENDING,
         at,
-        blocked_by=blocked_by if blocked else (),
+        blocked_by=blocked_by,
         hold=None,
-        question=question,
+        question=moot(task),
         awaiting=None,
         outcome=None,
         proven=None,
@@ -213,7 +217,7 @@ def _reopened(task: Task, unmet: frozenset[str], at: At) -> Change:
         interruptions=0,
         run=marked(task.run, Outcome.FENCED, "it is tried again"),
     )
-    return Change(after, (fact(after, "task_reopened", at),))
+    return Change(after, (fact(after, "task_reopened", at),)).then(lambda again: wait_for_dependencies(again, at))
 
 
 def accept(task: Task, at: At, *, outcome: str = "accepted") -> Change:
@@ -263,5 +267,18 @@ def take_over(task: Task, at: At) -> Change:
     admit(task, Event.TAKE_OVER)
     if task.status is Status.IN_PROGRESS:
         return Change(stay(task, Event.TAKE_OVER, at))
-    after = move(task, Event.TAKE_OVER, Status.IN_PROGRESS, at, awaiting=None, hold=None)
+    after = move(
+        task,
+        Event.TAKE_OVER,
+        Status.IN_PROGRESS,
+        at,
+        awaiting=None,
+        hold=None,
+        question=moot(task),
+        outcome=None,
+        proven=None,
+        evidence=None,
+        error_message="",
+        completed_at=None,
+    )
     return Change(after, (fact(after, "task_reopened", at),))

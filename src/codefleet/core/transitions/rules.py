@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codefleet.core.model import Hold, Instant, Outcome, Status, Task
+from codefleet.core.model import Evidence, Hold, Instant, Outcome, Status, Task
 from codefleet.core.transitions.change import At, Change, fact, held, marked, move, requeue, stay
 from codefleet.core.transitions.table import Event, admit, refusal
 
@@ -25,7 +25,7 @@ def meet(task: Task, dependency: str, at: At) -> Change:
 def lose(task: Task, dependency: str, how: str, at: At) -> Change:
     """A dependency failed or was cancelled: stay held, run all the same, or be skipped, as the task says."""
     cell = admit(task, Event.DEPENDENCY_FAILED)
-    if dependency not in task.blocked_by or cell.impossible:
+    if cell.impossible or dependency not in task.blocked_by:
         return Change(task)
     if task.if_failed == "run":
         return meet(task, dependency, at)
@@ -80,7 +80,7 @@ def rework(task: Task, upstream: str, at: At) -> Change:
     cell = admit(task, Event.UPSTREAM_REWORK)
     if task.landing_intent:
         raise refusal(task, Event.UPSTREAM_REWORK, because="it is landing now")
-    if Status.BLOCKED not in cell.targets:
+    if task.status is not Status.BLOCKED and Status.BLOCKED not in cell.targets:
         return Change(_flagged(task, at))
     blocked_by = (*(one for one in task.blocked_by if one != upstream), upstream)
     run = marked(task.run, Outcome.FENCED, f"its upstream {upstream} is reworked")
@@ -97,6 +97,7 @@ def rework(task: Task, upstream: str, at: At) -> Change:
         awaiting=None,
         evidence=None,
         proven=None,
+        outcome=None,
     )
     return Change(after, (fact(after, "task_blocked", at, by=list(blocked_by)),))
 
@@ -129,7 +130,7 @@ def landed(task: Task, commit: str, at: At) -> Change:
     admit(task, Event.LANDED)
     if task.status is Status.COMPLETED:
         return Change(task)
-    evidence = replace(task.evidence, merge_commit=commit) if task.evidence else None
+    evidence = replace(task.evidence or Evidence(), merge_commit=commit)
     after = move(
         task,
         Event.LANDED,
@@ -159,6 +160,8 @@ def bounce(task: Task, why: str, at: At, *, most: int) -> Change:
             notes=(*task.notes, why),
             rounds=0,
             evidence=None,
+            proven=None,
+            outcome=None,
             landing_intent=None,
         )
     after = move(task, Event.BOUNCE, Status.VERIFIED, at, awaiting="human", error_message=why, landing_intent=None)

@@ -30,8 +30,11 @@ from codefleet.core.transitions.change import (
     failed,
     held,
     marked,
+    moot,
     move,
     own_failure,
+    parked,
+    persons_hold,
     requeue,
     stay,
 )
@@ -84,6 +87,8 @@ def start(task: Task, epoch: int, at: At, *, pid: int, **about: Any) -> Change:
     admit(task, Event.START)
     _mine(task, Event.START, epoch)
     run = _run(task)
+    if run.ended:
+        raise refusal(task, Event.START, because=f"run {run.id} is over")
     run = replace(run, status=RunStatus.RUNNING, started_at=at.now, **about)
     after = move(
         task,
@@ -156,20 +161,18 @@ def report(
 ) -> Change:
     """What the agent brought. Under an old epoch, or where nobody waits for it, it is kept as salvage."""
     cell = admit(task, event)
-    live = task.status is not Status.WAITING or (task.question is not None and task.question.live)
-    if task.epoch != epoch or not cell.targets or not live:
+    if task.epoch != epoch or not cell.targets or (cell.keeps and not _asks_live(task)):
         return keep(task, at)
-    run = marked(_run(task), Outcome.REPORTED, result.summary if result else "")
+    run = _reported(task.run, result)
     run = replace(run, head=head, files=files, result=result) if run else run
-    question = replace(task.question, moot=True) if task.question and task.question.open else task.question
     after = move(
         task,
         event,
         Status.VERIFYING,
         at,
         run=run,
-        question=question,
-        hold=None,
+        question=moot(task),
+        hold=persons_hold(task),
         result_summary=result.summary if result else task.result_summary,
         outcome="no_change" if event is Event.REPORT_NO_CHANGE else None,
     )
@@ -183,6 +186,26 @@ def report(
     return Change(after, (fact(after, "run_reported", at, run=run, **data),))
 
 
+def _asks_live(task: Task) -> bool:
+    return task.question is not None and task.question.open and task.question.live
+
+
+def _reported(run: Run | None, result: Result | None) -> Run | None:
+    """The run with its outcome; a result that comes after its question was parked answers that too."""
+    asked = run is not None and run.outcome is Outcome.QUESTION and not run.ended
+    before = replace(run, outcome=None) if run and asked else run
+    return marked(before, Outcome.REPORTED, result.summary if result else "")
+
+
+def report_nothing(task: Task, epoch: int, reason: str, at: At, *, most: int) -> Change:
+    """The run ended well and brought nothing where a change was expected: that is an attempt used up."""
+    cell = admit(task, Event.REPORT_NOTHING)
+    if task.epoch != epoch or not cell.targets:
+        return keep(task, at)
+    run = marked(task.run, Outcome.OWN_ERROR, reason)
+    return own_failure(task, Event.REPORT_NOTHING, at, reason, most, run=run)
+
+
 def keep(task: Task, at: At, ref: str = "") -> Change:
     """A report that comes too late is never applied and never thrown away."""
     return Change(task, (fact(task, "report_kept", at, ref=ref),), kept=True)
@@ -191,34 +214,40 @@ def keep(task: Task, at: At, ref: str = "") -> Change:
 def fail(task: Task, epoch: int, outcome: Outcome, reason: str, at: At, *, most: int) -> Change:
     """The run ended without a result by the task's own fault; `most` attempts are allowed."""
     event = _OWN.get(outcome, Event.OWN_ERROR)
-    admit(task, event)
+    cell = admit(task, event)
     _mine(task, event, epoch)
-    return own_failure(task, event, at, reason, most, run=marked(task.run, outcome, reason), question=_moot(task))
+    if task.status in cell.targets:
+        return _over(task, event, outcome, reason, at)
+    return own_failure(task, event, at, reason, most, run=marked(task.run, outcome, reason), question=moot(task))
 
 
 _OWN = {Outcome.TIMEOUT: Event.LIMIT_TIME}
+
+
+def _over(task: Task, event: Event, outcome: Outcome, reason: str, at: At) -> Change:
+    """The agent's process is over and the task stays as it is: a question is parked, all else goes on without it."""
+    if task.status is not Status.WAITING:
+        return Change(task)
+    return Change(stay(task, event, at, run=marked(task.run, outcome, reason), question=parked(task)))
 
 
 def fail_driver(task: Task, epoch: int, outcome: Outcome, reason: str, at: At, *, hold: Hold | None = None) -> Change:
     """Its driver or account failed: no attempt is used; the pause of the agent type is the caller's."""
     admit(task, Event.DRIVER_ERROR)
     _mine(task, Event.DRIVER_ERROR, epoch)
-    run = marked(task.run, outcome, reason)
-    if task.status is Status.WAITING:
-        question = replace(task.question, live=False) if task.question else None
-        return Change(stay(task, Event.DRIVER_ERROR, at, run=run, question=question))
     if task.status in {Status.ASSIGNED, Status.IN_PROGRESS}:
-        return requeue(task, Event.DRIVER_ERROR, at, why=reason, hold=hold, run=run)
-    return Change(stay(task, Event.DRIVER_ERROR, at))
+        return requeue(task, Event.DRIVER_ERROR, at, why=reason, hold=hold, run=marked(task.run, outcome, reason))
+    return _over(task, Event.DRIVER_ERROR, outcome, reason, at)
 
 
 def run_out_of_context(task: Task, epoch: int, at: At, *, pct: int = 100) -> Change:
     """Its session is full: go on in a new one, at no attempt's cost."""
     admit(task, Event.LIMIT_CONTEXT)
     _mine(task, Event.LIMIT_CONTEXT, epoch)
+    reason = "the context of its session is used up"
     if task.status is not Status.IN_PROGRESS:
-        return Change(task)
-    run = marked(task.run, Outcome.CONTEXT, "the context of its session is used up")
+        return _over(task, Event.LIMIT_CONTEXT, Outcome.CONTEXT, reason, at)
+    run = marked(task.run, Outcome.CONTEXT, reason)
     full = fact(task, "context_pressure", at, run=run, pct=pct)
     change = requeue(task, Event.LIMIT_CONTEXT, at, why="context used up", run=run)
     return Change(change.task, (full, *change.facts))
@@ -229,7 +258,7 @@ def run_out_of_budget(task: Task, epoch: int, text: str, at: At) -> Change:
     admit(task, Event.LIMIT_BUDGET)
     _mine(task, Event.LIMIT_BUDGET, epoch)
     if task.status is not Status.IN_PROGRESS:
-        return Change(task)
+        return _over(task, Event.LIMIT_BUDGET, Outcome.BUDGET, text, at)
     number = task.questions + 1
     question = Question(id=f"q_{task.id}.{number}", text=text, asked_at=at.now, run=task.run.id if task.run else None)
     run = marked(task.run, Outcome.BUDGET, text)
@@ -242,12 +271,9 @@ def interrupt(task: Task, epoch: int, why: str, at: At, *, explained: bool) -> C
     admit(task, Event.INTERRUPT)
     if task.epoch != epoch:
         return Change(task)
-    run = marked(task.run, Outcome.INTERRUPTED, why)
-    if task.status is Status.WAITING:
-        question = replace(task.question, live=False) if task.question else None
-        return Change(stay(task, Event.INTERRUPT, at, run=run, question=question))
     if task.status not in {Status.ASSIGNED, Status.IN_PROGRESS}:
-        return Change(task)
+        return _over(task, Event.INTERRUPT, Outcome.INTERRUPTED, why, at)
+    run = marked(task.run, Outcome.INTERRUPTED, why)
     count = task.interruptions if explained else task.interruptions + 1
     if count >= MOST_INTERRUPTIONS:
         return failed(task, Event.INTERRUPT, at, "it kills its runner", run=run, interruptions=count)
@@ -266,7 +292,7 @@ def pass_gates(task: Task, epoch: int, evidence: Evidence, at: At, *, proven: bo
         evidence=evidence,
         proven=proven,
         awaiting=awaiting,
-        hold=None,
+        hold=persons_hold(task),
         interruptions=0,
     )
     data = {"tree": evidence.tree, "proven": proven, "awaiting": awaiting}
@@ -347,6 +373,8 @@ def end_run(
         duration_ms=at.now - (run.started_at or run.created_at),
     )
     after = _without(task, run, at)
+    if task.status is Status.WAITING and task.run and task.run.number == number:
+        after = replace(after, question=parked(task))
     if task.status is Status.IN_PROGRESS and task.run and task.run.number == number:
         lost = own_failure(after, Event.RUN_ENDED, at, run.reason, most)
         return Change(lost.task, (said, *lost.facts))
@@ -382,7 +410,3 @@ def _run(task: Task) -> Run:
     if task.run is None:  # pragma: no cover - an assigned task has a run
         raise AssertionError(f"task {task.id} is {task.status} without a run")
     return task.run
-
-
-def _moot(task: Task) -> Question | None:
-    return replace(task.question, moot=True) if task.question and task.question.open else task.question

@@ -95,11 +95,11 @@ REPORT_NO_CHANGE      k    k    k    V    V|k  k    k    k    k    k    k
 REPORT_NOTHING        k    k    k    P|F  k    k    k    k    k    k    k
 OWN_ERROR             .    .    P|F  P|F  P|F  .    .    .    .    .    .
 DRIVER_ERROR          .    .    P    P    W    =    =    =    .    .    .
-LIMIT_CONTEXT         .    .    .    P    =    =    =    =    .    .    .
-LIMIT_TIME            .    .    .    P|F  =    =    =    =    .    .    .
-LIMIT_BUDGET          .    .    .    W    =    =    =    =    .    .    .
+LIMIT_CONTEXT         .    .    .    P    =    =    =    =    =    =    =
+LIMIT_TIME            .    .    .    P|F  =    =    =    =    =    =    =
+LIMIT_BUDGET          .    .    .    W    =    =    =    =    =    =    =
 TAKE_OVER             .    .    .    =    R    .    R    .    .    R    R
-HOLD                  =    =    P    =    =    =    =    =    .    =    .
+HOLD                  =    =    P    =    =    =    =    =    .    =    =
 INTERRUPT             =    =    P|F  P|F  W    =    =    =    =    =    =
 GATES_GREEN           .    .    .    .    .    D    .    .    .    .    .
 GATES_RED             .    .    .    .    .    R|F  .    .    .    .    .
@@ -166,8 +166,9 @@ def allowed(task: Task, event: Event) -> bool:
 
 
 def admit(task: Task, event: Event, *, hint: str = "") -> Cell:
-    """The cell of this event now; `NotAllowed` where the table refuses it."""
+    """The cell of this event now; `NotAllowed` where the table refuses it. What cannot arise is not refused: a rule
+    that comes late does nothing."""
     cell = TABLE[event][task.status]
-    if not cell.targets and not cell.keeps:
+    if not cell.targets and not cell.keeps and not cell.impossible:
         raise refusal(task, event, hint=hint)
     return cell
