@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from codefleet.core.model import PRIORITY_STEP, Complexity, Hold, Instant, Outcome, Status, Task
-from codefleet.core.transitions.change import At, Change, fact, held, marked, moot, move, requeue, stay, wait_for_dependencies
+from codefleet.core.transitions.change import (
+    At,
+    Change,
+    fact,
+    held,
+    marked,
+    moot,
+    move,
+    requeue,
+    stay,
+    wait_for_dependencies,
+)
 from codefleet.core.transitions.table import Event, admit, refusal
 
 FIRST_OF_ALL = -(1 << 60)
@@ -93,9 +104,7 @@ def depend(task: Task, depends_on: tuple[str, ...], unmet: frozenset[str], at: A
         return Change(after, (fields, fact(after, "task_blocked", at, by=list(blocked_by))))
     if task.status is Status.ASSIGNED:  # all of them are met: nothing changes for the run
         return Change(stay(task, Event.DEPEND, at, depends_on=depends_on), (fields,))
-    after = move(
-        task, Event.DEPEND, Status.PENDING, at, depends_on=depends_on, blocked_by=(), hold=_no_upstream(task)
-    )
+    after = move(task, Event.DEPEND, Status.PENDING, at, depends_on=depends_on, blocked_by=(), hold=_no_upstream(task))
     unblocked = (fact(after, "task_unblocked", at),) if task.status is Status.BLOCKED else ()
     return Change(after, (fields, *unblocked))
 
