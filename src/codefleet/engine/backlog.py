@@ -1,0 +1,247 @@
+"""What people do to the backlog: add, edit, answer, judge, stop. A service over the store for all surfaces.
+
+Nothing is stored when something is refused. Each change is one decision on one task as it is at that moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio.to_thread
+
+from codefleet.core import drafts
+from codefleet.core.drafts import Draft
+from codefleet.core.errors import Ambiguous, Exists, InvalidInput, NotFound, Stale
+from codefleet.core.layout import Home
+from codefleet.core.model import Complexity, Expects, Fact, Pause, Status, Task
+from codefleet.core.transitions import At, Change, pauses, people
+from codefleet.core.transitions.change import fact
+from codefleet.core.transitions.people import Edit, rank_of
+from codefleet.engine import decide, rules
+from codefleet.ports import Clock, Filter, Page, Store
+
+PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Everything a person may do to tasks."""
+
+    store: Store
+    clock: Clock
+    home: Home
+
+    def at(self, by: str = PERSON) -> At:
+        return At(self.clock.now(), by)
+
+    # ------------------------------------------------------------------------------------------------- making
+
+    async def add(self, project: str, draft: Draft, *, timeout_seconds: int = 0) -> Task:
+        """A new task, blocked while something it depends on is open. Its id is new, its timeout frozen."""
+        wanted = drafts.checked(draft)
+        upstream = [await self.task(name) for name in wanted.depends_on]
+        task = self._new(project, wanted, upstream, timeout_seconds)
+        task = await self._insert(task)
+        await anyio.to_thread.run_sync(_write_order, self.home.task(task.id), task)
+        return await self._settle(task) if task.blocked_by else task
+
+    def _new(self, project: str, draft: Draft, upstream: Sequence[Task], timeout_seconds: int) -> Task:
+        now = self.clock.now()
+        depends_on = tuple(dict.fromkeys(task.id for task in upstream))
+        blocked_by = tuple(key for key in depends_on if key in _unmet(upstream))
+        return Task(
+            id="",
+            project=project,
+            title=draft.title,
+            description=draft.description,
+            status=Status.BLOCKED if blocked_by else Status.PENDING,
+            priority=draft.priority,
+            labels=draft.labels,
+            file_scope=draft.file_scope,
+            depends_on=depends_on,
+            blocked_by=blocked_by,
+            complexity=Complexity(draft.complexity),
+            expects=Expects(draft.expects),
+            agent=draft.agent,
+            model=draft.model,
+            cwd=draft.cwd,
+            next=draft.first,
+            rank=rank_of(now, draft.priority, first=draft.first),
+            timeout_seconds=timeout_seconds,
+            created_at=now,
+            updated_at=now,
+        )
+
+    async def _insert(self, task: Task) -> Task:
+        """Store it under an id that nobody has."""
+        while True:
+            named = _named(task, "".join(secrets.choice(drafts.ALPHABET) for _ in range(drafts.ID_LENGTH)))
+            made = fact(named, "task_created", self.at(), title=task.title, status=task.status, origin=task.origin)
+            try:
+                await self.store.add(named, [made])
+            except Exists:
+                continue
+            return named
+
+    async def _settle(self, task: Task) -> Task:
+        """What became of its dependencies while it was stored: nobody may have seen that it waits for them."""
+        await rules.recheck(self.store, task.id, self.at("rule"))
+        return (await decide.task(self.store, task.id)).value
+
+    async def near(self, title: str, project: str, but: str) -> Sequence[Task]:
+        """Open tasks with nearly the same title."""
+        found = await self.store.similar(title, project, 5)
+        tasks = await self.store.get(Task, [key for key, _ in found if key != but])
+        return [held.value for held in tasks if _is_open(held.value) and drafts.alike(held.value.title, title)]
+
+    # ------------------------------------------------------------------------------------------------ finding
+
+    async def task(self, name: str) -> Task:
+        """The task of this id, or the only one whose id begins so."""
+        exact = await self.store.get(Task, [name])
+        if exact:
+            return exact[0].value
+        found = (await self.store.find(Task, Filter(prefix=name), Page(limit=10))).items if name else ()
+        if len(found) > 1:
+            raise Ambiguous(f"{name} names several tasks", hint=", ".join(sorted(task.id for task in found)))
+        if not found:
+            raise NotFound(f"there is no task {name}", hint="`codefleet tasks --all` lists them")
+        return found[0]
+
+    # ----------------------------------------------------------------------------------------------- changing
+
+    async def edit(self, key: str, edit: Edit) -> Task:
+        wanted = drafts.checked_edit(edit)
+        return await self._decide(key, lambda task: people.edit(task, wanted, self.at()))
+
+    async def depend(self, key: str, names: Iterable[str]) -> Task:
+        """Give it other dependencies. One that leads back to itself is refused."""
+        wanted = [await self.task(name) for name in drafts.words(names, "dependency")]
+        depends_on = tuple(dict.fromkeys(task.id for task in wanted))
+        before = (await decide.task(self.store, key)).value.depends_on
+        await self._refuse_cycle(key, depends_on)
+        after = await self._depend(key, depends_on)
+        try:
+            await self._refuse_cycle(key, depends_on)
+        except InvalidInput:  # somebody made the other half of the circle at the same time
+            await self._depend(key, before)
+            raise
+        return after
+
+    async def _depend(self, key: str, depends_on: tuple[str, ...]) -> Task:
+        unmet = _unmet([held.value for held in await self.store.get(Task, depends_on)])
+        task = await self._decide(key, lambda task: people.depend(task, depends_on, unmet, self.at()))
+        return await self._settle(task) if task.blocked_by else task
+
+    async def _refuse_cycle(self, key: str, depends_on: tuple[str, ...]) -> None:
+        came_from = dict.fromkeys(depends_on, key)
+        front: list[str] = list(came_from)
+        while front and key not in came_from:
+            tasks = [held.value for held in await self.store.get(Task, front)]
+            steps = [(upstream, task.id) for task in tasks for upstream in task.depends_on]
+            front = [upstream for upstream, _ in steps if upstream not in came_from]
+            came_from = dict(steps) | came_from
+        if key in came_from:
+            raise InvalidInput(
+                f"task {key} would wait for itself: {' → '.join(_circle(key, came_from))}",
+                hint="leave one of these dependencies out",
+            )
+
+    async def hold(self, key: str, text: str) -> Task:
+        reason = drafts.comment(text, "reason of the hold")
+        return await self._decide(key, lambda task: people.hold(task, reason, self.at()))
+
+    async def unhold(self, key: str) -> Task:
+        return await self._decide(key, lambda task: people.unhold(task, self.at()))
+
+    async def cancel(self, key: str) -> Task:
+        task = await self._decide(key, lambda task: people.cancel(task, self.at()))
+        await self._spread(task)
+        return task
+
+    async def retry(self, key: str) -> Task:
+        """Again, with fresh counters; what waited for it in vain waits in hope."""
+        before = (await decide.task(self.store, key)).value
+        unmet = _unmet([held.value for held in await self.store.get(Task, before.depends_on)])
+        task = await self._decide(key, lambda task: people.retry(task, unmet, self.at()))
+        await self._spread(task)
+        return await self._settle(task) if task.blocked_by else task
+
+    async def answer(self, key: str, text: str) -> Task:
+        words = drafts.comment(text, "answer")
+        return await self._decide(key, lambda task: people.answer(task, words, self.at()))
+
+    async def approve(self, key: str) -> Task:
+        """Believe the work; what depends on it may start."""
+        task = await self._decide(key, lambda task: people.accept(task, self.at()))
+        await self._spread(task)
+        return task
+
+    async def reject(self, key: str, comments: str) -> Task:
+        words = drafts.comment(comments, "review")
+        return await self._decide(key, lambda task: people.request_changes(task, words, self.at()))
+
+    async def _decide(self, key: str, decision: Callable[[Task], Change]) -> Task:
+        return (await decide.change(self.store, key, decision)).task
+
+    async def _spread(self, task: Task) -> None:
+        """Let those that wait for this task know how it stands."""
+        await rules.unlock(self.store, task.id, self.at("rule"))
+
+    # ------------------------------------------------------------------------------------------------- pauses
+
+    async def pause(self, selector: str, reason: str) -> Pause:
+        """No new starts of what the selector names until somebody lifts it."""
+        words = drafts.comment(reason, "reason of the pause")
+        return await self._judge(selector, lambda pause: pauses.put(pause, words, self.at()))
+
+    async def resume(self, selector: str, answer: str = "") -> Pause:
+        """New starts again; an answer to the question of the pause is any word of a person."""
+        return await self._judge(selector, lambda pause: pauses.lift(pause, self.at(), answer=answer))
+
+    async def _judge(self, selector: str, decision: Callable[[Pause], tuple[Pause, tuple[Fact, ...]]]) -> Pause:
+        while True:
+            found = await self.store.get(Pause, [selector])
+            before = found[0].value if found else Pause(id=selector)
+            after, said = decision(before)
+            if after == before:
+                return after
+            try:
+                held = await (self.store.commit(found[0], after, said) if found else self.store.add(after, said))
+            except (Stale, Exists):
+                continue
+            return held.value
+
+
+def _unmet(tasks: Iterable[Task]) -> frozenset[str]:
+    return frozenset(task.id for task in tasks if task.status is not Status.COMPLETED)
+
+
+def _is_open(task: Task) -> bool:
+    return task.status not in {Status.COMPLETED, Status.CANCELLED}
+
+
+def _named(task: Task, key: str) -> Task:
+    return replace(task, id=key)
+
+
+def _circle(key: str, came_from: dict[str, str]) -> list[str]:
+    """The way round, from the task back to itself."""
+    way = [key]
+    while (before := came_from[way[-1]]) != key:
+        way.append(before)
+    return [key, *reversed(way[1:]), key]
+
+
+def _write_order(folder: Path, task: Task) -> None:
+    """`task.json`: where, by whom and with which model, for people to edit before the run."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    order = {"cwd": task.cwd or None, "coder": task.agent or None, "model": task.model or None}
+    draft = folder / f".task.json.{os.getpid()}"
+    draft.write_text(json.dumps(order, ensure_ascii=False, indent=2) + "\n")
+    draft.replace(folder / "task.json")
