@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
-from codefleet.core.errors import NotFound, Stale
+from codefleet.core.errors import NoSpace, NotFound, Stale, StoreUnavailable
 from codefleet.core.model import Task
 from codefleet.core.transitions import Change
-from codefleet.ports import Held, Store
+from codefleet.ports import Clock, Held, Store
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
 async def task(store: Store, key: str) -> Held[Task]:
@@ -33,3 +38,27 @@ async def change(store: Store, key: str, decision: Callable[[Task], Change]) -> 
         except Stale:
             continue
         return made
+
+
+async def patiently(store: Store, clock: Clock, key: str, decision: Callable[[Task], Change]) -> Change:
+    """As `change`, but hold on while the store is out of reach or its disk is full: what an engine has to say of a run
+    must not be lost. A commit whose outcome was unknown is recognised and not made twice."""
+    made: Change | None = None
+    pause = FIRST_PAUSE
+
+    def decide(now: Task) -> Change:
+        nonlocal made
+        if made is None or now != made.task:
+            made = decision(now)
+            return made
+        return Change(now, kept=made.kept)
+
+    while True:
+        try:
+            done = await change(store, key, decide)
+        except (NoSpace, StoreUnavailable) as error:
+            log.warning("store_waits", extra={"task_id": key, "error": error.message})
+            await clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        else:
+            return made or done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from codefleet.core.layout import Home
@@ -20,3 +21,5 @@ class Parts:
     drivers: Drivers
     configuration: Configuration
     clock: Clock
+    environ: Mapping[str, str]
+    """Of the process that the engine runs in; children get of it what they are allowed."""

@@ -118,6 +118,14 @@ def learn(task: Task, epoch: int, at: At, **about: Any) -> Change:
     return Change(replace(task, run=replace(task.run, **about), updated_at=at.now))
 
 
+MOST_NOTES = 20
+
+
+def note(task: Task, text: str, at: At) -> Change:
+    """Remember something for the next run; the oldest notes make room."""
+    return Change(replace(task, notes=(*task.notes, text)[-MOST_NOTES:], updated_at=at.now))
+
+
 def ask(task: Task, epoch: int, text: str, at: At, *, options: tuple[str, ...] = (), live: bool) -> Change:
     """The agent waits for a person: alive, or parked because its turn has ended."""
     event = Event.ASK_LIVE if live else Event.ASK_PARKED
