@@ -1,0 +1,59 @@
+"""Small files in folders that an agent may write too: read with suspicion, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+MOST = 1 << 20
+"""Bytes of a file that we read at all."""
+
+
+def read(path: Path | str, *, most: int = MOST, folder: int | None = None) -> bytes | None:
+    """The content of a regular file of at most `most` bytes; a link, a pipe, a device or a bigger one is None."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+            return None
+        data = file.read(most + 1)
+    return data if len(data) <= most else None
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace a file by one with this content; whoever reads sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(data)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def refresh(path: Path, data: bytes) -> None:
+    """`write`, unless the file says so already."""
+    if read(path, most=max(MOST, len(data))) != data:
+        write(path, data)
+
+
+def publish(folder: int, name: str, data: bytes) -> bool:
+    """Create a file that must not exist, whole from its first moment; False when somebody was first."""
+    draft = f".{secrets.token_hex(8)}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft, dir_fd=folder)
+    return True

@@ -1,0 +1,64 @@
+"""Keeping secrets out of what is stored, logged and shown: by value and by their well-known forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+HIDDEN = "[secret]"
+SHORTEST = 8
+"""A shorter value is no secret worth its false alarms: `1`, `true`, `main`."""
+
+_FORMS = r"""
+      -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
+    | \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}
+    | \b(?:gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{16,})
+    | \bxox[abeoprs]-[A-Za-z0-9-]{10,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \bAIza[A-Za-z0-9_-]{30,}
+    | \b(?:npm_|pypi-|hf_|dop_v1_)[A-Za-z0-9_-]{20,}
+    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
+    | (?<=://)[^\s/:@'"]{1,256}:[^\s/@'"]{1,256}(?=@)
+    | (?i:(?<=bearer\ )|(?<=basic\ )|(?<=apikey\ ))[A-Za-z0-9._~+/=-]{12,}
+"""
+_NAMED = re.compile(
+    r"(?ix) (?: ^|[_-] ) (?: pass(?:word|wd|phrase)? | secret | token | api_?key | private_?key | credentials? ) $"
+    r" | ^authorization$ | ^cookie$"
+)
+
+
+class Scrubber:
+    """Replaces secrets in texts and in data made of JSON's kinds. `values` are hidden wherever they appear."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = sorted({value for value in values if len(value) >= SHORTEST}, key=len, reverse=True)
+        exact = "".join(f"{re.escape(value)}|" for value in known)
+        self._secret = re.compile(exact + _FORMS, re.VERBOSE)
+
+    def text(self, text: str) -> str:
+        return self._secret.sub(HIDDEN, text)
+
+    def data(self, data: Any) -> Any:
+        """The same data with every secret in it replaced, keys included, however deep."""
+        if isinstance(data, str):
+            return self.text(data)
+        if isinstance(data, Mapping):
+            return {self.data(key): self._named(key, value) for key, value in data.items()}
+        if isinstance(data, (list, tuple)):
+            return [self.data(value) for value in data]
+        return data
+
+    def _named(self, key: object, value: Any) -> Any:
+        if isinstance(value, str) and value and isinstance(key, str) and _NAMED.search(key):
+            return HIDDEN
+        return self.data(value)
+
+
+def of(environ: Mapping[str, str], keep: Iterable[str]) -> Scrubber:
+    """What hides the values that an agent type's `keep` passes on; addresses and paths among them are no secrets."""
+    return Scrubber(value for name in keep if (value := environ.get(name, "")) and not _harmless(value))
+
+
+def _harmless(value: str) -> bool:
+    return value.startswith("/") or (value.startswith(("http://", "https://")) and "@" not in value)
