@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,6 +74,81 @@ class Text:
         text = _text(value)
         if self.choices and text not in self.choices:
             raise ValueError(f"{self.name} is wanted")
+        return text
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A text that can be the name of a folder."""
+
+    @property
+    def name(self) -> str:
+        return "a name without slashes and control characters"
+
+    def check(self, value: object) -> str:
+        text = _text(value)
+        if not text.isprintable() or "/" in text or text.startswith(".") or len(text.encode()) > 100:
+            raise ValueError(f"{self.name} is wanted")
+        return text
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A path that may begin with the person's own folder."""
+
+    @property
+    def name(self) -> str:
+        return "a path; ~ and $HOME may stand at its beginning, no other variables"
+
+    def check(self, value: object) -> str:
+        text = _text(value)
+        if "$" in re.sub(r"^\$(HOME|\{HOME\})(?=/|$)", "", text):
+            raise ValueError(f"{self.name} is wanted")
+        return text
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """How branches are named."""
+
+    @property
+    def name(self) -> str:
+        return "a branch made of text and {agent} {task} {id} {user} {date}"
+
+    def check(self, value: object) -> str:
+        text = _text(value)
+        rest = re.sub(r"\{(agent|task|id|user|date)\}", "x", text)
+        if not rest or re.search(r"[{}\s~^:?*\[\\\x00-\x1f\x7f]|\.\.|@\x7b|//|^[-/]|/$", rest):
+            raise ValueError(f"{self.name} is wanted")
+        return text
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class ShellWords:
+    """Words in one text, as a shell would split them."""
+
+    @property
+    def name(self) -> str:
+        return "words, quoted as for a shell"
+
+    def check(self, value: object) -> str:
+        text = _text(value)
+        try:
+            shlex.split(text)
+        except ValueError as error:
+            raise ValueError(f"{self.name} are wanted ({error})") from None
         return text
 
     def parse(self, text: str) -> object:
@@ -186,9 +262,10 @@ def size(count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A list of texts; `never` are those that would open too much."""
+    """A list of texts; `never` are those that would open too much, `inside`: paths that stay within the project."""
 
     never: tuple[str, ...] = ()
+    inside: bool = False
 
     @property
     def name(self) -> str:
@@ -200,6 +277,8 @@ class Words:
         words = tuple(_text(item) for item in value)
         if wrong := [word for word in words if word in self.never]:
             raise ValueError(f"{wrong[0]} alone may write anywhere; name the paths, as in {wrong[0]}(src/**)")
+        if self.inside and (out := [word for word in words if word.startswith(("/", "~")) or ".." in word.split("/")]):
+            raise ValueError(f"{out[0]!r} leaves the project; a path inside it is wanted")
         return words
 
     def parse(self, text: str) -> object:
