@@ -19,6 +19,7 @@ class Agent:
     default: str = "claude"
     model: str = ""
     claude_flags: str = ""
+    """Already part of `flags` and `permissions` of every agent type with Claude's driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
