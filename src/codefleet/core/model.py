@@ -151,6 +151,8 @@ class Question:
     live: bool = False
     """The asking process is alive and waits for the answer."""
     run: str | None = None
+    request: int = 0
+    """Number of the agent's request that it came by."""
     answer: str | None = None
     answered_by: str | None = None
     answered_at: Instant | None = None
@@ -210,6 +212,8 @@ class Run:
     workspace: str = ""
     base: str = ""
     head: str = ""
+    tree: str = ""
+    """The tree of its head, which is what gates prove."""
     session_id: str = ""
     created_at: Instant = 0
     started_at: Instant | None = None

@@ -126,17 +126,27 @@ def note(task: Task, text: str, at: At) -> Change:
     return Change(replace(task, notes=(*task.notes, text)[-MOST_NOTES:], updated_at=at.now))
 
 
-def ask(task: Task, epoch: int, text: str, at: At, *, options: tuple[str, ...] = (), live: bool) -> Change:
+def ask(
+    task: Task, epoch: int, text: str, at: At, *, options: tuple[str, ...] = (), live: bool, request: int = 0
+) -> Change:
     """The agent waits for a person: alive, or parked because its turn has ended."""
     event = Event.ASK_LIVE if live else Event.ASK_PARKED
     admit(task, event)
     _mine(task, event, epoch)
+    if live and (task.run is None or task.run.ended):
+        raise refusal(task, event, because="no process of it lives")
     run = task.run if live else marked(task.run, Outcome.QUESTION, "it asked a question")
     if task.status is Status.WAITING and task.question and task.question.open:
         return Change(stay(task, event, at, run=run, question=replace(task.question, live=False)))
     number = task.questions + 1
     question = Question(
-        id=f"q_{task.id}.{number}", text=text, asked_at=at.now, options=options, live=live, run=run.id if run else None
+        id=f"q_{task.id}.{number}",
+        text=text,
+        asked_at=at.now,
+        options=options,
+        live=live,
+        run=run.id if run else None,
+        request=request,
     )
     after = move(task, event, Status.WAITING, at, run=run, question=question, questions=number)
     return Change(after, (_waiting(after, question, at),))
