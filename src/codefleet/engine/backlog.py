@@ -16,16 +16,27 @@ import anyio.to_thread
 
 from codefleet.core import drafts
 from codefleet.core.drafts import Draft
-from codefleet.core.errors import Ambiguous, Exists, InvalidInput, NotFound, Stale
+from codefleet.core.errors import Exists, InvalidInput, Stale
 from codefleet.core.layout import Home
 from codefleet.core.model import Complexity, Expects, Fact, Pause, Status, Task
 from codefleet.core.transitions import At, Change, pauses, people
 from codefleet.core.transitions.change import fact
 from codefleet.core.transitions.people import Edit, rank_of
 from codefleet.engine import decide, rules
-from codefleet.ports import Clock, Filter, Page, Store
+from codefleet.ports import Clock, Store
 
 PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """What a person wants changed of a task, in one commit. Absent: as it was."""
+
+    edit: Edit = Edit()
+    depends_on: tuple[str, ...] | None = None
+    hold: str = ""
+    """A reason that it may not start."""
+    unhold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class Backlog:
     async def add(self, project: str, draft: Draft, *, timeout_seconds: int = 0) -> Task:
         """A new task, blocked while something it depends on is open. Its id is new, its timeout frozen."""
         wanted = drafts.checked(draft)
-        upstream = [await self.task(name) for name in wanted.depends_on]
+        upstream = await self._upstream(wanted.depends_on)
         task = self._new(project, wanted, upstream, timeout_seconds)
         task = await self._insert(task)
         await anyio.to_thread.run_sync(_write_order, self.home.task(task.id), task)
@@ -99,44 +110,45 @@ class Backlog:
         tasks = await self.store.get(Task, [key for key, _ in found if key != but])
         return [held.value for held in tasks if _is_open(held.value) and drafts.alike(held.value.title, title)]
 
-    # ------------------------------------------------------------------------------------------------ finding
-
-    async def task(self, name: str) -> Task:
-        """The task of this id, or the only one whose id begins so."""
-        exact = await self.store.get(Task, [name])
-        if exact:
-            return exact[0].value
-        found = (await self.store.find(Task, Filter(prefix=name), Page(limit=10))).items if name else ()
-        if len(found) > 1:
-            raise Ambiguous(f"{name} names several tasks", hint=", ".join(sorted(task.id for task in found)))
-        if not found:
-            raise NotFound(f"there is no task {name}", hint="`codefleet tasks --all` lists them")
-        return found[0]
-
     # ----------------------------------------------------------------------------------------------- changing
 
-    async def edit(self, key: str, edit: Edit) -> Task:
-        wanted = drafts.checked_edit(edit)
-        return await self._decide(key, lambda task: people.edit(task, wanted, self.at()))
-
-    async def depend(self, key: str, names: Iterable[str]) -> Task:
-        """Give it other dependencies. One that leads back to itself is refused."""
-        wanted = [await self.task(name) for name in drafts.words(names, "dependency")]
-        depends_on = tuple(dict.fromkeys(task.id for task in wanted))
+    async def edit(self, key: str, wanted: Revision) -> Task:
+        """All of a revision or nothing of it. A dependency that leads back to the task is refused."""
+        revision = replace(wanted, edit=drafts.checked_edit(wanted.edit))
+        if revision.depends_on is None:
+            return await self._decide(key, lambda task: self._revised(task, revision, frozenset()))
         before = (await decide.task(self.store, key)).value.depends_on
-        await self._refuse_cycle(key, depends_on)
-        after = await self._depend(key, depends_on)
+        unmet = _unmet(await self._upstream(revision.depends_on))
+        await self._refuse_cycle(key, revision.depends_on)
+        task = await self._decide(key, lambda task: self._revised(task, revision, unmet))
         try:
-            await self._refuse_cycle(key, depends_on)
+            await self._refuse_cycle(key, revision.depends_on)
         except InvalidInput:  # somebody made the other half of the circle at the same time
-            await self._depend(key, before)
+            await self._take_back(key, before)
             raise
-        return after
-
-    async def _depend(self, key: str, depends_on: tuple[str, ...]) -> Task:
-        unmet = _unmet([held.value for held in await self.store.get(Task, depends_on)])
-        task = await self._decide(key, lambda task: people.depend(task, depends_on, unmet, self.at()))
         return await self._settle(task) if task.blocked_by else task
+
+    def _revised(self, task: Task, wanted: Revision, unmet: frozenset[str]) -> Change:
+        at, change = self.at(), people.edit(task, wanted.edit, self.at())
+        if wanted.depends_on is not None and wanted.depends_on != task.depends_on:
+            depends_on = wanted.depends_on
+            change = change.then(lambda edited: people.depend(edited, depends_on, unmet, at))
+        if wanted.unhold:
+            change = change.then(lambda edited: people.unhold(edited, at))
+        if wanted.hold:
+            change = change.then(lambda edited: people.hold(edited, wanted.hold, at))
+        return change
+
+    async def _take_back(self, key: str, depends_on: tuple[str, ...]) -> None:
+        unmet = _unmet([held.value for held in await self.store.get(Task, depends_on)])
+        await self._decide(key, lambda task: people.depend(task, depends_on, unmet, self.at()))
+
+    async def _upstream(self, keys: Sequence[str]) -> Sequence[Task]:
+        """The tasks of these ids; one that is not there is refused."""
+        found = {held.value.id: held.value for held in await self.store.get(Task, keys)}
+        if lost := [key for key in keys if key not in found]:
+            raise InvalidInput(f"there is no task {lost[0]} to depend on", hint="`codefleet tasks --all` lists them")
+        return list(found.values())
 
     async def _refuse_cycle(self, key: str, depends_on: tuple[str, ...]) -> None:
         came_from = dict.fromkeys(depends_on, key)
@@ -151,13 +163,6 @@ class Backlog:
                 f"task {key} would wait for itself: {' → '.join(_circle(key, came_from))}",
                 hint="leave one of these dependencies out",
             )
-
-    async def hold(self, key: str, text: str) -> Task:
-        reason = drafts.comment(text, "reason of the hold")
-        return await self._decide(key, lambda task: people.hold(task, reason, self.at()))
-
-    async def unhold(self, key: str) -> Task:
-        return await self._decide(key, lambda task: people.unhold(task, self.at()))
 
     async def cancel(self, key: str) -> Task:
         task = await self._decide(key, lambda task: people.cancel(task, self.at()))

@@ -1,0 +1,312 @@
+"""The façade that all surfaces use: one method for each thing that a person can ask of the fleet."""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codefleet.app import documents, homes, overview, projects, targets
+from codefleet.app.documents import Document
+from codefleet.app.targets import Target
+from codefleet.core import drafts
+from codefleet.core.drafts import Draft
+from codefleet.core.errors import InvalidInput, NotAllowed, NotFound
+from codefleet.core.layout import Home
+from codefleet.core.model import Agent, Pause, Project, Run, Status, Task
+from codefleet.core.settings import Settings
+from codefleet.engine import decide
+from codefleet.engine.backlog import Backlog, Revision
+from codefleet.ports import Clock, Configuration, Filter, Page, Repository, Store, SystemClock, Workspaces
+
+if TYPE_CHECKING:
+    from codefleet.core.transitions.people import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a person stands: the repository or folder, its project and what is configured there."""
+
+    repository: Repository
+    project: Project
+    settings: Settings
+    fresh: bool
+    """The project was made just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    task: Task
+    place: Place
+    near: Sequence[Task]
+    """Open tasks with nearly the same title."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Everything that a surface can ask for. Made by `open_fleet`."""
+
+    home: Home
+    store: Store
+    environ: Mapping[str, str]
+    cwd: Path
+    flags: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock = field(default_factory=SystemClock)
+    host: str = field(default_factory=socket.gethostname)
+    missing: bool = False
+    """There is no fleet in this home yet: everything that is read is empty."""
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        from codefleet.workspaces import GitWorkspaces
+
+        return GitWorkspaces(self.home.path / "quarantine")
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        from codefleet.config import Configured
+
+        return Configured(self.home, self.workspaces, self.environ, self.flags)
+
+    @property
+    def backlog(self) -> Backlog:
+        return Backlog(self.store, self.clock, self.home)
+
+    # ------------------------------------------------------------------------------------------------- places
+
+    async def place(self, path: Path | None = None) -> Place:
+        """The project of a path, made on first use."""
+        repository = await self.workspaces.probe(path or self.cwd)
+        settings = await self.configuration.project(repository.path)
+        name = settings.project.name or repository.path.name
+        project, fresh = await projects.take_in(self.store, self.host, repository.path, name, self.clock.now())
+        return Place(repository, project, settings, fresh)
+
+    async def projects(self) -> Mapping[str, str]:
+        """The name of each project by its id."""
+        return {project.id: project.name for project in await projects.every(self.store)}
+
+    # --------------------------------------------------------------------------------------------- give work
+
+    async def add(self, draft: Draft, path: Path | None = None) -> Added:
+        """A task in the project of a path. Nothing is stored when anything of it is refused."""
+        plain = drafts.checked(draft)
+        plain = replace(plain, depends_on=await self._dependencies(plain.depends_on), cwd=str(path or self.cwd))
+        place = await self.place(path)
+        _known_agent(plain.agent, place.settings)
+        timeout = place.settings.limits.timeout_seconds
+        task = await self.backlog.add(place.project.id, plain, timeout_seconds=timeout)
+        return Added(task, place, await self.backlog.near(task.title, task.project, task.id))
+
+    async def edit(
+        self,
+        name: str,
+        edit: Edit,
+        *,
+        depends_on: Sequence[str] | None = None,
+        hold: str = "",
+        unhold: bool = False,
+    ) -> Task:
+        task = await self.task(name)
+        if edit.agent:
+            _known_agent(edit.agent, await self._settings(task))
+        wanted = None if depends_on is None else await self._dependencies(drafts.words(depends_on, "dependency"))
+        return await self.backlog.edit(task.id, Revision(edit=edit, depends_on=wanted, hold=hold, unhold=unhold))
+
+    async def _dependencies(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Their ids; one that names nothing, or several things, is refused input."""
+        found = []
+        for name in names:
+            try:
+                found.append((await self.task(name)).id)
+            except NotFound as error:
+                raise InvalidInput(f"there is no task {name!r} to depend on", hint=error.hint) from error
+        return tuple(dict.fromkeys(found))
+
+    async def _settings(self, task: Task) -> Settings:
+        [held] = await self.store.get(Project, [task.project])
+        path = held.value.paths.get(self.host)
+        return await self.configuration.project(Path(path)) if path else self.configuration.home()
+
+    # ------------------------------------------------------------------------------------------------ finding
+
+    async def find(self, name: str) -> Target:
+        return await targets.resolve(self.store, name)
+
+    async def task(self, name: str) -> Task:
+        """The task that a TARGET is about."""
+        target = await self.find(name)
+        if not target.task:
+            raise InvalidInput(f"{name} is no task: it is {_kind(target)} {target.id}", hint="name a task")
+        return (await decide.task(self.store, target.task)).value
+
+    async def tasks(self, where: Filter, limit: int) -> tuple[Sequence[Task], bool]:
+        """Tasks by rank, and whether there are more."""
+        if limit <= 0:
+            return (), False
+        found: list[Task] = []
+        page = await self.store.find(Task, where, Page(limit=min(limit, 500)))
+        found.extend(page.items)
+        while page.after and len(found) < limit:
+            page = await self.store.find(Task, where, Page(limit=min(limit - len(found), 500), after=page.after))
+            found.extend(page.items)
+        return found, bool(page.after)
+
+    # ---------------------------------------------------------------------------------------------------- see
+
+    async def status(self) -> Document:
+        return await overview.status(self.store, self.clock.now(), self.configuration.home().stale_after)
+
+    async def why(self, name: str) -> Document:
+        task = await self.task(name)
+        scene = await overview.scene(self.store, task, self.clock.now(), self.configuration.home().stale_after)
+        return overview.explained(task, scene)
+
+    async def show(self, name: str) -> Document:
+        """Everything about one thing, with its `kind`."""
+        target = await self.find(name)
+        if target.kind == "task":
+            return await self._show_task(target.id)
+        if target.kind == "agent":
+            [held] = await self.store.get(Agent, [target.id])
+            return {"kind": "agent", **documents.agent(held.value)}
+        if target.kind == "pause":
+            [pause] = await self.store.get(Pause, [target.id])
+            return {"kind": "pause", "active": pause.value.active, **documents.pause(pause.value)}
+        run = next(run for run in await self.runs(target.task) if run.id == target.id)
+        return {"kind": "run", "id": run.id, "task_id": run.task_id, **documents.run(run)}
+
+    async def _show_task(self, key: str) -> Document:
+        task = (await decide.task(self.store, key)).value
+        scene = await overview.scene(self.store, task, self.clock.now(), self.configuration.home().stale_after)
+        runs = [documents.run(run) for run in await self.runs(key)]
+        explained = overview.explained(task, scene)
+        return {"kind": "task", **documents.task(task), "why": explained["reasons"], "runs": runs}
+
+    async def runs(self, key: str) -> list[Run]:
+        """All runs of a task by number; those that the task still holds in their newest state."""
+        task = (await decide.task(self.store, key)).value
+        found: dict[int, Run] = {}
+        page = Page(limit=500)
+        while True:
+            paged = await self.store.find(Run, Filter(task=key), page)
+            found |= {run.number: run for run in paged.items}
+            if not paged.after:
+                break
+            page = Page(limit=500, after=paged.after)
+        found |= {run.number: run for run in (*task.lingering, *((task.run,) if task.run else ()))}
+        return [found[number] for number in sorted(found)]
+
+    # ---------------------------------------------------------------------------------------------------- act
+
+    async def cancel(self, names: Iterable[str], *, not_started: bool = False) -> list[Task]:
+        """Stop tasks for good; with `not_started` those that work has begun on are left as they are."""
+        tasks = [await self.task(name) for name in names]
+        chosen = [task for task in tasks if not (not_started and task.started_at)]
+        return [await self.backlog.cancel(task.id) for task in chosen]
+
+    async def retry(self, names: Iterable[str]) -> list[Task]:
+        tasks = [await self.task(name) for name in names]
+        return [await self.backlog.retry(task.id) for task in tasks]
+
+    async def questions(self) -> list[Document]:
+        """The open questions, of tasks and of pauses."""
+        return await overview.questions(self.store)
+
+    async def answer(self, name: str, text: str) -> Document:
+        """Answer the open question of a task, or of a pause, which is lifted by any answer."""
+        words = drafts.comment(text, "answer")
+        target = await self.find(name)
+        if target.kind != "pause":
+            return documents.task(await self.backlog.answer((await self.task(name)).id, words))
+        [held] = await self.store.get(Pause, [target.id])
+        if not held.value.active:
+            raise NotAllowed(f"{target.id} is not paused", hint="`codefleet answer` lists the open questions")
+        return documents.pause(await self.backlog.resume(target.id, words))
+
+    async def awaiting(self) -> Sequence[Task]:
+        """What waits to be judged."""
+        return (await self.tasks(Filter(awaiting=True), 1000))[0]
+
+    async def approve(self, name: str) -> Task:
+        return await self.backlog.approve((await self.task(name)).id)
+
+    async def reject(self, name: str, comments: str) -> Task:
+        return await self.backlog.reject((await self.task(name)).id, comments)
+
+    async def pause(self, names: Sequence[str], reason: str) -> list[Document]:
+        selectors = [await self.selector(name) for name in names] or ["fleet"]
+        return [documents.pause(await self.backlog.pause(selector, reason)) for selector in selectors]
+
+    async def resume(self, names: Sequence[str]) -> list[Document]:
+        """Lift pauses; without names the whole fleet's."""
+        selectors = [await self.selector(name) for name in names] or ["fleet"]
+        return [documents.pause(await self.backlog.resume(selector)) for selector in selectors]
+
+    async def selector(self, name: str) -> str:
+        """What a pause is put on: `fleet`, an agent type, `account:NAME`, a project, a task."""
+        if name == "fleet" or name.startswith(("agent:", "account:")):
+            return name
+        if await self.store.get(Pause, [name]):
+            return name
+        if name in self.configuration.home().agents:
+            return f"agent:{name}"
+        known = await projects.named(self.store, name.removeprefix("project:"))
+        if len(known) == 1:
+            return f"project:{known[0].id}"
+        target = await self.find(name.removeprefix("task:"))
+        return target.id if target.kind == "pause" else f"task:{(await self.task(name.removeprefix('task:'))).id}"
+
+
+def _kind(target: Target) -> str:
+    return "an agent" if target.kind == "agent" else f"a {target.kind}"
+
+
+def _known_agent(name: str, settings: Settings) -> None:
+    if not name or name in settings.agents:
+        return
+    near = difflib.get_close_matches(name, settings.agents, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(settings.agents))}"
+    raise InvalidInput(f"there is no agent type {name!r}", hint=hint)
+
+
+def is_running(status: Status) -> bool:
+    """Does somebody, or something, work on it?"""
+    return status in {Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING, Status.LANDING}
+
+
+@asynccontextmanager
+async def open_fleet(
+    home: Home,
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+    flags: Mapping[str, str] | None = None,
+    create: bool = True,
+) -> AsyncIterator[Fleet]:
+    """The fleet of a home. Without `create` a home that is not there reads as an empty one and stays away."""
+    clock = SystemClock()
+    missing = not create and not homes.exists(home)
+    if not missing:
+        homes.make(home)
+    store = _store(home, clock, memory=missing)
+    await store.open()
+    try:
+        yield Fleet(home, store, environ, cwd, flags or {}, clock, missing=missing)
+    finally:
+        await store.close()
+
+
+def _store(home: Home, clock: Clock, *, memory: bool) -> Store:
+    if memory:
+        from codefleet.stores.memory import MemoryStore
+
+        return MemoryStore(clock)
+    from codefleet.stores.sqlite import SqliteStore
+
+    return SqliteStore(home.database, wake=home.wake, backups=home.backups, clock=clock)

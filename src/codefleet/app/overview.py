@@ -1,0 +1,69 @@
+"""What the whole fleet is doing, and what stands around one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codefleet.app import documents, why
+from codefleet.app.documents import Document
+from codefleet.app.why import Scene
+from codefleet.core.model import TERMINAL, Agent, Engine, Instant, Pause, Status, Task
+from codefleet.ports import Filter, Page, Store
+
+MOST = 500
+SILENT = 120
+
+
+async def status(store: Store, now: Instant, stale_after: float = SILENT) -> Document:
+    """The document of `status`."""
+    engines = await beating(store, now, stale_after)
+    agents = (await store.find(Agent, Filter(), Page(limit=MOST))).items
+    judged = (await store.find(Task, Filter(awaiting=True), Page(limit=MOST))).items
+    return {
+        "manager": {"running": bool(engines), "engines": [documents.engine(one, now) for one in engines]},
+        "agents": [documents.agent(one) for one in agents],
+        "tasks": documents.counts(await store.counts()),
+        "unproven": sum(task.proven is False for task in judged),
+        "questions": await questions(store),
+        "conflicts": [],
+        "pauses": [documents.pause(pause) for pause in await pauses(store, now)],
+    }
+
+
+async def beating(store: Store, now: Instant, stale_after: float) -> Sequence[Engine]:
+    """The engines that were heard of lately."""
+    return [one for one in await store.engines() if now - one.beat_at <= stale_after * 1000]
+
+
+async def pauses(store: Store, now: Instant) -> Sequence[Pause]:
+    """Those in force."""
+    found = (await store.find(Pause, Filter(), Page(limit=MOST))).items
+    return [one for one in found if one.active and (one.until is None or one.until > now)]
+
+
+async def questions(store: Store) -> list[Document]:
+    tasks = (await store.find(Task, Filter(open_question=True), Page(limit=MOST))).items
+    paused = (await store.find(Pause, Filter(open_question=True), Page(limit=MOST))).items
+    return documents.open_questions(tasks, [pause for pause in paused if pause.active])
+
+
+async def scene(store: Store, task: Task, now: Instant, stale_after: float) -> Scene:
+    upstream = {held.value.id: held.value for held in await store.get(Task, task.depends_on)}
+    waiting = task.status is Status.PENDING and not task.hold
+    before = await store.ready([], MOST) if waiting else ()
+    return Scene(
+        now=now,
+        engines=await beating(store, now, stale_after) if task.status not in TERMINAL else (),
+        pauses=await pauses(store, now) if waiting else (),
+        upstream=upstream,
+        ahead=list(before).index(task.id) if task.id in before else len(before),
+    )
+
+
+def explained(task: Task, around: Scene) -> Document:
+    return {
+        "task_id": task.id,
+        "title": task.title,
+        "status": task.status.value,
+        "reasons": why.reasons(task, around),
+    }

@@ -1,0 +1,127 @@
+"""Why a task is where it is, and what would move it on: the rule that holds it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from codefleet.app.documents import Document, moment
+from codefleet.core.model import Engine, Instant, Pause, Status, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What is known around a task at a moment."""
+
+    now: Instant
+    engines: Sequence[Engine] = ()
+    """Those that beat."""
+    pauses: Sequence[Pause] = ()
+    """Those in force."""
+    upstream: Mapping[str, Task] | None = None
+    ahead: int = 0
+    """How many ready tasks are before it."""
+
+
+def reasons(task: Task, scene: Scene) -> list[Document]:
+    """Each rule that holds the task, or the one that will move it next; the strongest first."""
+    found = [*_upstream(task, scene), *_hold(task), *_pauses(task, scene), *_state(task, scene)]
+    return found or [_reason("none", f"it is {task.status.value.replace('_', ' ')}", "")]
+
+
+def _reason(rule: str, text: str, lifts: str, *, until: Instant | None = None, on: str | None = None) -> Document:
+    return {"rule": rule, "text": text, "lifts": lifts or None, "until": moment(until), "on": on}
+
+
+def _upstream(task: Task, scene: Scene) -> list[Document]:
+    if task.status is not Status.BLOCKED:
+        return []
+    known = scene.upstream or {}
+    return [_waits_for(key, known.get(key)) for key in task.blocked_by]
+
+
+def _waits_for(key: str, upstream: Task | None) -> Document:
+    if upstream is None:
+        text = f"it depends on {key}, which is not there"
+        return _reason("dependency", text, f"codefleet edit --depends-on without {key}", on=key)
+    text = f"it depends on {key} ({upstream.title}), which is {upstream.status.value.replace('_', ' ')}"
+    again = upstream.status in {Status.FAILED, Status.CANCELLED}
+    return _reason("dependency", text, f"codefleet retry {key}" if again else f"{key} is completed", on=key)
+
+
+LIFTS = {
+    "time": "time: it goes on by itself",
+    "scope": "the task that holds these files ends",
+    "limit": "the limit is free again",
+    "conflict": "the conflict is resolved",
+    "person": "codefleet edit {id} --unhold",
+    "upstream": "codefleet retry {on}",
+    "trust": "codefleet trust",
+    "setup": "the setup works again; codefleet retry {id}",
+    "gates": "codefleet retry {id}, a changed gate or a new engine",
+}
+
+
+def _hold(task: Task) -> list[Document]:
+    hold = task.hold
+    if hold is None:
+        return []
+    lifts = LIFTS.get(hold.kind, "").format(id=task.id, on=hold.on or "")
+    return [_reason(hold.kind, hold.text, lifts, until=hold.until, on=hold.on)]
+
+
+def _pauses(task: Task, scene: Scene) -> list[Document]:
+    if task.status is not Status.PENDING:
+        return []
+    met = {"fleet", f"agent:{task.agent}", f"project:{task.project}", f"task:{task.id}"}
+    return [
+        _reason(
+            "pause",
+            f"{pause.id} is paused: {pause.reason}",
+            f"codefleet resume {pause.id}",
+            until=pause.until,
+            on=pause.id,
+        )
+        for pause in scene.pauses
+        if pause.id in met or (pause.id.startswith(("agent:", "account:")) and not task.agent)
+    ]
+
+
+def _state(task: Task, scene: Scene) -> list[Document]:
+    if task.status is Status.PENDING:
+        return _pending(task, scene)
+    if task.status is Status.WAITING and task.question:
+        text = f"its agent asks: {task.question.text}"
+        return [_reason("question", text, f"codefleet answer {task.id} TEXT", on=task.question.id)]
+    if task.status is Status.VERIFIED:
+        text = f"it is {'proven' if task.proven else 'unproven'} and awaits {task.awaiting or 'its policy'}"
+        return [_reason(task.awaiting or "policy", text, f"codefleet review {task.id} --approve")]
+    if task.status is Status.FAILED:
+        return [_reason("failed", task.error_message or "it has failed", f"codefleet retry {task.id}")]
+    if task.status is Status.CANCELLED:
+        return [_reason("cancelled", task.error_message or "it was cancelled", f"codefleet retry {task.id}")]
+    return _at_work(task)
+
+
+def _pending(task: Task, scene: Scene) -> list[Document]:
+    if task.hold:
+        return []
+    if not scene.engines:
+        return [_reason("no_engine", "no engine runs, so nobody can take it", "codefleet start")]
+    free = sum(max(0, engine.slots - engine.busy) for engine in scene.engines if not engine.draining)
+    if not free:
+        return [_reason("slots", "every runner is busy", "one of them is free again")]
+    return [_reason("turn", f"{scene.ahead} ready tasks are before it", "its turn comes")]
+
+
+def _at_work(task: Task) -> list[Document]:
+    who = task.assigned_to or "nobody"
+    texts = {
+        Status.ASSIGNED: f"{who} prepares its workspace",
+        Status.IN_PROGRESS: f"{who} works on it",
+        Status.VERIFYING: "its gates run",
+        Status.LANDING: "it lands",
+        Status.COMPLETED: f"it is completed ({task.outcome or 'done'}, {'proven' if task.proven else 'unproven'})",
+    }
+    text = texts.get(task.status)
+    return [_reason("progress", text, "")] if text else []
