@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codefleet.engine import files
 
@@ -31,9 +31,10 @@ STUBS = {
     QUESTIONS: "# Questions and answers\n",
 }
 STATUSES = ("completed", "blocked", "completed_no_changes")
+LISTS = ("files_changed", "commits", "next_steps")
 TESTED = ("passed", "failed", "not_run")
 MOST_SUMMARY = 8 << 10
-_MOST_TEXT, _MOST_ITEMS = 2 << 10, 500
+_MOST_TEXT, _MOST_ITEMS, _MOST_BLOCK = 2 << 10, 500, 64 << 10
 
 
 # ------------------------------------------------------------------------------------------------------- folders
@@ -44,22 +45,22 @@ def prepare(home: Home, task: str, number: int, *, shared: bool) -> Path:
     run's tree may still write: a copy of its own. For a run that has been prepared it only says where."""
     done = home.run(task, number) / ".prepared"
     if done.exists():
-        return place(home, task, number)
-    folder = home.artifacts(task) if shared else home.artifacts(task, number)
+        return folder(home, task, number)
+    made = home.artifacts(task) if shared else home.artifacts(task, number)
     if shared:
         _straighten(home, task)
-    elif not folder.exists():
-        _copy(_newest(home, task), folder)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    elif not made.exists():
+        _copy(_newest(home, task), made)
+    made.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, text in STUBS.items():
-        _stub(folder / name, text)
-    _put_away(folder, home.run(task, number - 1))
+        _stub(made / name, text)
+    _put_away(made, home.run(task, number - 1))
     done.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     done.touch()
-    return folder
+    return made
 
 
-def place(home: Home, task: str, number: int) -> Path:
+def folder(home: Home, task: str, number: int) -> Path:
     """The artifacts folder that a run was given."""
     own = home.artifacts(task, number)
     return own if own.is_dir() else home.artifacts(task)
@@ -208,17 +209,18 @@ def problem(document: Mapping[str, Any]) -> str:
     summary = document.get("summary")
     if not isinstance(summary, str) or not summary.strip():
         return "summary must be a text that says what was done"
-    for name in ("files_changed", "commits", "next_steps"):
-        if not _texts(document.get(name, [])):
+    for name in LISTS:
+        if not all(isinstance(one, str) for one in _list(document, name)):
             return f"{name} must be a list of texts"
     if not isinstance(document.get("question") or "", str):
         return "question must be a text"
-    tests = document.get("tests", [])
-    return "" if isinstance(tests, list) and all(map(_is_test, tests)) else "tests must be a list of {command, status}"
+    return "" if all(map(_is_test, _list(document, "tests"))) else "tests must be a list of {command, status, details}"
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+def _list(document: Mapping[str, Any], name: str) -> list[Any]:
+    """A list of the document, empty when it was left out; a list that holds what nobody may hold when it is none."""
+    value = document.get(name)
+    return value if isinstance(value, list) else [] if value is None else [None]
 
 
 def _is_test(value: Any) -> bool:
@@ -241,22 +243,22 @@ def _result(document: Mapping[str, Any]) -> Result:
             status=one["status"],
             details=cut(one.get("details") or "", _MOST_TEXT),
         )
-        for one in document.get("tests", [])[:_MOST_ITEMS]
+        for one in _list(document, "tests")[:_MOST_ITEMS]
     )
     asked = (question or summary) if status == "blocked" else ""
     return Result(
         status=status,
         summary=summary,
-        files_changed=_kept(document.get("files_changed", [])),
-        commits=_kept(document.get("commits", [])),
+        files_changed=_kept(document, "files_changed"),
+        commits=_kept(document, "commits"),
         tests=tests,
-        next_steps=_kept(document.get("next_steps", [])),
+        next_steps=_kept(document, "next_steps"),
         question=asked,
     )
 
 
-def _kept(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(cut(text, _MOST_TEXT) for text in texts[:_MOST_ITEMS])
+def _kept(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(cut(text, _MOST_TEXT) for text in _list(document, name)[:_MOST_ITEMS])
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
@@ -270,82 +272,101 @@ def cut(text: str, most: int) -> str:
 
 # ---------------------------------------------------------------------------------------- questions and answers
 
-_HEAD = re.compile(r"^## (?P<kind>[QA]):[ \t]*(?P<when>[^\[\n]*?)[ \t]*(?:\[(?P<id>[^\]\n]*)\])?[ \t]*$", re.MULTILINE)
-_FAKE = re.compile(r"^(?=## ?[QA]:)", re.MULTILINE)
+_HEAD = re.compile(r"^## (?P<kind>[QA]):(?P<line>[^\n]*?)(?:\[(?P<id>q_[^\]\s]*)\])?[ \t]*$", re.MULTILINE)
+_WHEN = re.compile(r"^\s*(?:\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?|<[^>\n]*>)\s*")
+_LIKE_HEAD = re.compile(r"^(?=##\s*[QA]:)", re.MULTILINE)
+
+
+class _Block(NamedTuple):
+    """A question or an answer of the thread, and where it stands."""
+
+    kind: str
+    id: str
+    text: str
+    head_end: int
+    end: int
 
 
 def ask(folder: Path, question: Question) -> None:
-    """Write an open question where a person finds it, once."""
-    text = _thread(folder)
-    if not any(kind == "Q" and key == question.id for kind, key, _, _ in _blocks(text)):
+    """Write an open question where a person finds it, once. One that its agent wrote there by hand gets our id."""
+    thread = _thread(folder)
+    blocks = _blocks(thread)
+    last = blocks[-1] if blocks else None
+    if any(block.kind == "Q" and block.id == question.id for block in blocks):
+        return
+    if last and last.kind == "Q" and not last.id and last.text.split() == question.text.split():
+        _insert(folder, thread, last.head_end, f" [{question.id}]")
+    else:
         _append(folder, _block("Q", question.asked_at, question.text, question.id, question.options))
 
 
 def answered(folder: Path, question_id: str) -> str | None:
     """The answer that somebody wrote under this question; None while there is none."""
-    found = _under(_blocks(_thread(folder)), question_id)
-    return found or None
+    return _under(_blocks(_thread(folder)), question_id) or None
 
 
 def asked(folder: Path) -> str | None:
     """A question that the agent wrote by hand, without our id, as the last of the thread and unanswered."""
     blocks = _blocks(_thread(folder))
-    kind, key, body, _ = blocks[-1] if blocks else ("", "", "", 0)
-    return body if kind == "Q" and not key and body else None
+    last = blocks[-1] if blocks else None
+    return last.text or None if last and last.kind == "Q" and not last.id else None
 
 
 def write_answer(folder: Path, question: Question) -> None:
     """Write an answer under its question, unless one stands there already."""
-    text = _thread(folder)
-    blocks = _blocks(text)
+    thread = _thread(folder)
+    blocks = _blocks(thread)
     if question.answer is None or _under(blocks, question.id):
         return
     answer = _block("A", question.answered_at or question.asked_at, question.answer)
-    place = next((end for kind, key, _, end in blocks if kind == "Q" and key == question.id), None)
-    if place is None or not text[place:].strip():
-        _append(folder, answer)
+    asked_here = [block.end for block in blocks if block.kind == "Q" and block.id == question.id]
+    if asked_here and asked_here[0] < len(thread):
+        _insert(folder, thread, asked_here[0], answer + "\n")
     else:
-        files.write(folder / QUESTIONS, (text[:place].rstrip("\n") + "\n" + answer + "\n" + text[place:]).encode())
+        _append(folder, answer)
 
 
 def _thread(folder: Path) -> str:
     return (files.read(folder / QUESTIONS) or b"").decode("utf-8", "replace").replace("\r\n", "\n")
 
 
+def _insert(folder: Path, thread: str, place: int, text: str) -> None:
+    files.write(folder / QUESTIONS, (thread[:place] + text + thread[place:]).encode("utf-8", "replace"))
+
+
 def _append(folder: Path, block: str) -> None:
-    """At the end of the thread, in one write; never through a link that stands in its place."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    """At the end of the thread, in one write, so that a person may be writing too."""
     with suppress(OSError):
-        descriptor = os.open(folder / QUESTIONS, flags, 0o600)
-        try:
-            os.write(descriptor, block.encode("utf-8", "replace"))
-        finally:
-            os.close(descriptor)
+        files.append(folder / QUESTIONS, block.encode("utf-8", "replace"))
 
 
 def _block(kind: str, at: int, text: str, key: str = "", options: Sequence[str] = ()) -> str:
+    """A block whose text can not be taken for a further block."""
     when = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     choices = "".join(f"\n- {option}" for option in options)
-    body = _FAKE.sub("\\\\", cut(text + ("\n" + choices if choices else ""), files.MOST >> 4))
-    return f"\n## {kind}: {when}{f' [{key}]' if key else ''}\n\n{body.strip()}\n"
+    body = cut(text + ("\n" + choices if choices else ""), _MOST_BLOCK)
+    return f"\n## {kind}: {when}{f' [{key}]' if key else ''}\n\n{_LIKE_HEAD.sub('> ', body).strip()}\n"
 
 
-def _blocks(text: str) -> list[tuple[str, str, str, int]]:
-    """The thread as (kind, id, text, where it ends)."""
-    heads = list(_HEAD.finditer(text))
-    ends = [*(head.start() for head in heads), len(text)][1:]
-    return [
-        (head["kind"], head["id"] or "", text[head.end() : end].strip(), end)
-        for head, end in zip(heads, ends, strict=True)
-    ]
+def _blocks(thread: str) -> list[_Block]:
+    heads = list(_HEAD.finditer(thread))
+    ends = [*(head.start() for head in heads), len(thread)][1:]
+    return [_read_block(thread, head, end) for head, end in zip(heads, ends, strict=True)]
 
 
-def _under(blocks: Sequence[tuple[str, str, str, int]], question_id: str) -> str:
+def _read_block(thread: str, head: re.Match[str], end: int) -> _Block:
+    """A person may write the text beside the heading, with or without a date before it."""
+    beside = _WHEN.sub("", head["line"]).strip()
+    text = f"{beside}\n{thread[head.end() : end]}".strip()
+    return _Block(head["kind"], head["id"] or "", text, head.end(), end)
+
+
+def _under(blocks: Sequence[_Block], question_id: str) -> str:
     """The text of the first answer between a question and the next."""
     mine = False
-    for kind, key, body, _ in blocks:
-        if kind == "Q":
-            mine = key == question_id
-        elif mine and body:
-            return body
+    for block in blocks:
+        if block.kind == "Q":
+            mine = block.id == question_id
+        elif mine and block.text:
+            return block.text
     return ""

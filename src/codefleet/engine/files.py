@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MOST = 1 << 20
@@ -44,16 +46,34 @@ def refresh(path: Path, data: bytes) -> None:
         write(path, data)
 
 
-def publish(folder: int, name: str, data: bytes) -> bool:
-    """Create a file that must not exist, whole from its first moment; False when somebody was first."""
-    draft = f".{secrets.token_hex(8)}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file in one write; never through a link, never into a pipe."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def drafted(folder: int, data: bytes) -> Iterator[tuple[str, int]]:
+    """A file under a name that nobody looks for, to be linked to its own; its name, and its descriptor while open."""
+    name = f".{secrets.token_hex(8)}"
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        os.write(descriptor, data)
+        yield name, descriptor
+    finally:
+        os.unlink(name, dir_fd=folder)
+        os.close(descriptor)
+
+
+def publish(folder: int, draft: str, name: str) -> bool:
+    """Give a draft its name, which must be free, whole from its first moment; False when somebody was first."""
+    try:
         os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
         return False
-    finally:
-        os.unlink(draft, dir_fd=folder)
     return True

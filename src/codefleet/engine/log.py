@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from codefleet.engine.scrub import Scrubber
 KEPT_DAYS = 14
 ROOT = "codefleet"
 
+_APART = frozenset({"ts", "level", "logger", "event", "traceback"})
 _BUILT_IN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -47,7 +49,8 @@ def line(record: logging.LogRecord) -> dict[str, Any]:
     """What a record says: `ts level logger event` and its fields."""
     fields = {name: value for name, value in vars(record).items() if name not in _BUILT_IN}
     if record.exc_info and record.exc_info[0]:
-        fields["error"] = logging.Formatter().formatException(record.exc_info)
+        fields["error"] = "".join(traceback.format_exception_only(record.exc_info[1])).strip()
+        fields["traceback"] = logging.Formatter().formatException(record.exc_info)
     when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"ts": when, "level": record.levelname, "logger": record.name, "event": record.getMessage(), **fields}
 
@@ -116,7 +119,7 @@ class Terminal(logging.Handler):
 
 def shown(said: dict[str, Any]) -> str:
     """A log line for people; control characters in it are shown, not obeyed."""
-    fields = " ".join(f"{name}={_short(said[name])}" for name in said if name not in {"ts", "level", "logger", "event"})
+    fields = " ".join(f"{name}={_short(said[name])}" for name in said if name not in _APART)
     level = "" if said["level"] == "INFO" else f"{said['level']} "
     clock = datetime.fromisoformat(said["ts"]).astimezone().strftime("%H:%M:%S")
     return f"{clock} {level}{_plain(str(said['event']))}{'  ' + fields if fields else ''}"

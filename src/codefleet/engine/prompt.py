@@ -24,6 +24,8 @@ MOST_LINES = 200
 """Lines of a gate's output that an agent is shown."""
 _MOST_LINE = 2_000
 
+NOTHING: Mapping[str, str] = {}
+
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 
@@ -86,14 +88,15 @@ def fresh(
     attempt: int,
     mark: str,
     before: Run | None = None,
+    red: Mapping[str, str] = NOTHING,
 ) -> str:
-    """The whole prompt of a new session. `before` is the run that this one follows."""
+    """The whole prompt of a new session. `before` is the run that this one follows, `red` what its red gates printed."""
     brief = "\n\n".join(
         part
         for part in (
             _the_task(task, mark),
             _upstream(upstreams, mark),
-            _so_far(task, settings, attempt, before, mark),
+            _so_far(task, settings, attempt, before, red, mark),
         )
         if part
     )
@@ -133,7 +136,7 @@ def red_gate(gate: GateResult, command: str | Sequence[str], log: str, *, mark: 
     """The message about a red gate, with the end of its output."""
     verdict = "it did not end by itself" if gate.exit_code is None else f"exit code {gate.exit_code}"
     values = {
-        "gate": gate.name,
+        "gate": " ".join(gate.name.split()),
         "verdict": verdict,
         "command": _indented(_shown(command)),
         "log": _fence(tail(log), f"output of {gate.name}", mark),
@@ -199,8 +202,9 @@ def _told(upstream: Upstream, mark: str) -> Iterator[str]:
         )
 
 
-def _so_far(task: Task, settings: Settings, attempt: int, before: Run | None, mark: str) -> str:
-    notes = _notes(task.notes, mark)
+def _so_far(task: Task, settings: Settings, attempt: int, before: Run | None, red: Mapping[str, str], mark: str) -> str:
+    notes = [_fence(tail(log), f"output of {gate}", mark) for gate, log in red.items()]
+    notes += [_notes(task.notes, mark)] if task.notes else []
     if attempt <= 1 and not notes and before is None:
         return ""
     said = [f"# What happened before\n\nThis is attempt {attempt} of {settings.limits.attempts}."]
@@ -208,7 +212,7 @@ def _so_far(task: Task, settings: Settings, attempt: int, before: Run | None, ma
         said.append(f"Run {before.id} before it ended with `{before.outcome or 'interrupted'}`:")
         said.append(_fence(before.reason or "no reason was recorded", "reason", mark))
         said.append("What it left is in your directory and in your notes; look at both before you begin.")
-    return "\n\n".join([*said, notes] if notes else said)
+    return "\n\n".join([*said, *notes])
 
 
 def _notes(notes: Sequence[str], mark: str) -> str:
@@ -247,7 +251,7 @@ def _fence(text: str, what: str, mark: str) -> str:
     """Words of somebody else, between lines that they can not have written."""
     plain = _CONTROL.sub("", text.replace("\r\n", "\n")).replace(mark, "(mark removed)")
     plain = plain.encode("utf-8", "replace").decode()
-    return f"=== data {mark}: {what}\n{plain}\n=== data {mark}: end"
+    return f"=== data {mark}: {' '.join(what.split())}\n{plain}\n=== data {mark}: end"
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:

@@ -10,7 +10,8 @@ HIDDEN = "[secret]"
 SHORTEST = 8
 """A shorter value is no secret worth its false alarms: `1`, `true`, `main`."""
 
-_FORMS = r"""
+_SECRET = re.compile(
+    r"""
       -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
     | \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}
     | \b(?:gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{16,})
@@ -21,7 +22,15 @@ _FORMS = r"""
     | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
     | (?<=://)[^\s/:@'"]{1,256}:[^\s/@'"]{1,256}(?=@)
     | (?i:(?<=bearer\ )|(?<=basic\ )|(?<=apikey\ ))[A-Za-z0-9._~+/=-]{12,}
-"""
+    """,
+    re.VERBOSE,
+)
+_HINTS = (
+    "private key-----",
+    *("sk-", "pk-", "rk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),
+    *("akia", "asia", "aiza", "npm_", "pypi-", "hf_", "dop_v1_", "eyj", "://", "bearer ", "basic ", "apikey "),
+)
+"""Each form holds one of these; most text holds none and is passed fifty times faster."""
 _NAMED = re.compile(
     r"(?ix) (?: ^|[_-] ) (?: pass(?:word|wd|phrase)? | secret | token | api_?key | private_?key | credentials? ) $"
     r" | ^authorization$ | ^cookie$"
@@ -33,11 +42,13 @@ class Scrubber:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         known = sorted({value for value in values if len(value) >= SHORTEST}, key=len, reverse=True)
-        exact = "".join(f"{re.escape(value)}|" for value in known)
-        self._secret = re.compile(exact + _FORMS, re.VERBOSE)
+        self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def text(self, text: str) -> str:
-        return self._secret.sub(HIDDEN, text)
+        if self._known is not None:
+            text = self._known.sub(HIDDEN, text)
+        lower = text.lower()
+        return _SECRET.sub(HIDDEN, text) if any(hint in lower for hint in _HINTS) else text
 
     def data(self, data: Any) -> Any:
         """The same data with every secret in it replaced, keys included, however deep."""

@@ -5,6 +5,7 @@ Only `task.json` is read back (it may be edited by hand), so it is never overwri
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import re
@@ -74,11 +75,11 @@ def link_stderr(home: Home, task: str, runs: Sequence[Run]) -> None:
     draft.replace(link)
 
 
-def events(facts: Sequence[Fact], activity: Iterable[Activity]) -> list[dict[str, Any]]:
-    """Facts and activity of a task as the lines of `events --json`, in the order of time."""
-    said = [(fact.at, 0, n, event(fact)) for n, fact in enumerate(facts)]
-    done = [(one.at, 1, n, telemetry(one)) for n, one in enumerate(activity)]
-    return [shown for *_, shown in sorted([*said, *done], key=lambda entry: entry[:3])]
+def events(facts: Iterable[Fact], activity: Iterable[Activity]) -> list[dict[str, Any]]:
+    """Facts and activity of a task as the lines of `events --json`: by time, each kind in its own order."""
+    streams: tuple[Iterable[Fact | Activity], ...] = (facts, activity)
+    both = heapq.merge(*streams, key=lambda one: one.at)
+    return [event(one) if isinstance(one, Fact) else telemetry(one) for one in both]
 
 
 def event(fact: Fact) -> dict[str, Any]:
