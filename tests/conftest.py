@@ -1,13 +1,16 @@
-"""What every test gets: one async backend, and a look at what it left behind."""
+"""What every test gets: one async backend, and a look at what it left behind. And no skip that nobody agreed to."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+AGREED_SKIPS = Path(__file__).with_name("skips.txt")
 
 
 @pytest.fixture(scope="session")
@@ -15,25 +18,36 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def _environ(process: Path) -> bytes:
+def _read(file: Path) -> bytes:
     try:
-        return (process / "environ").read_bytes()
+        return file.read_bytes()
     except OSError:
         return b""
 
 
-def _alive(process: Path) -> bool:
+def _cwd(process: Path) -> str:
     try:
-        return (process / "stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+        return os.readlink(process / "cwd")  # noqa: PTH115  # a Path would lose the " (deleted)" that may follow
     except OSError:
-        return False
+        return ""
 
 
-def _marked(marker: bytes) -> set[str]:
-    """Live processes that carry this test's marker in their environment, but for ourselves."""
-    own = {str(os.getpid())}
-    folders = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and entry.name not in own]
-    return {folder.name for folder in folders if marker in _environ(folder) and _alive(folder)}
+def _alive(process: Path) -> bool:
+    state = _read(process / "stat").rpartition(b")")[2].split()
+    return bool(state) and state[0] not in {b"Z", b"X"}
+
+
+def _belongs(process: Path, folder: str) -> bool:
+    """Does a process name this test's folder: in its environment, on its command line, or as where it works?"""
+    named = re.compile(re.escape(folder.encode()) + rb"(?![\w.-])")
+    words = _read(process / "environ") + b"\0" + _read(process / "cmdline") + b"\0" + _cwd(process).encode()
+    return bool(named.search(words))
+
+
+def _left(folder: str) -> set[str]:
+    """Live processes that belong to this test, but for ourselves."""
+    others = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and entry.name != str(os.getpid())]
+    return {process.name for process in others if _belongs(process, folder) and _alive(process)}
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +58,30 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         return
     monkeypatch.setenv("CODEFLEET_TEST", str(tmp_path))
     yield
-    left = _marked(f"CODEFLEET_TEST={tmp_path}".encode() + b"\0")
+    left = _left(str(tmp_path))
     assert not left, f"processes left behind: {sorted(left)}"
     stray = [entry.name for entry in Path(tempfile.gettempdir()).glob(f"codefleet-*-{os.getpid()}*")]
     assert not stray, f"temp folders left behind: {stray}"
+
+
+def _agreed(reason: str) -> bool:
+    lines = AGREED_SKIPS.read_text().splitlines()
+    return any(re.search(line, reason) for line in lines if line and not line.startswith("#"))
+
+
+def _reason(report: pytest.TestReport) -> str:
+    words = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return words.removeprefix("Skipped: ")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A skip is a test that proves nothing: its reason stands in skips.txt, or the whole run has failed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    reasons = sorted({_reason(report) for report in reporter.stats.get("skipped", [])})
+    unexpected = [reason for reason in reasons if not _agreed(reason)]
+    for reason in unexpected:
+        reporter.write_line(f"\na skip that tests/skips.txt does not list: {reason}", red=True)
+    if unexpected and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
