@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from codefleet.core.model import (
-    Activity,
     Agent,
     Engine,
     Evidence,
-    Fact,
     Hold,
     Instant,
     Pause,
@@ -23,6 +20,8 @@ from codefleet.core.model import (
     Task,
     Usage,
 )
+from codefleet.core.settings import Settings
+from codefleet.engine import views
 
 Document = dict[str, Any]
 
@@ -36,9 +35,7 @@ def envelope(data: Any) -> Document:
 
 def moment(at: Instant | None) -> str | None:
     """A moment in UTC; nothing for one that has not been."""
-    if not at:
-        return None
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return views.moment(at) if at else None
 
 
 def task(value: Task) -> Document:
@@ -98,6 +95,19 @@ def _task_of_seed(value: Task) -> Document:
 
 def _between(first: Instant | None, last: Instant | None) -> int | None:
     return last - first if first and last else None
+
+
+def effective(value: Task, settings: Settings) -> Document:
+    """By whom and with which model a task is done, and whether it says so itself or inherits it."""
+    run = value.open_run
+    agent = run.agent if run else value.agent or settings.agent.default
+    model = (run.model if run else value.model) or settings.model_of(agent)
+    return {
+        "agent": agent,
+        "agent_inherited": not value.agent,
+        "model": model or None,
+        "model_inherited": not value.model,
+    }
 
 
 def hold(value: Hold | None) -> Document | None:
@@ -231,38 +241,6 @@ def pause(value: Pause) -> Document:
 
 def counts(tally: Mapping[Status, int]) -> Document:
     return {status.value: tally.get(status, 0) for status in Status}
-
-
-def fact(value: Fact) -> Document:
-    """One line of the stream of events."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "position": value.position,
-        "kind": value.kind,
-        "project": value.project,
-        "task_id": value.task_id,
-        "run": value.run,
-        "epoch": value.epoch,
-        "by": value.by,
-        "ts": moment(value.at),
-        "data": value.data,
-    }
-
-
-def activity(value: Activity) -> Document:
-    """Telemetry in the same form; its place is its run and `data.n`, never a position."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "position": None,
-        "kind": value.kind,
-        "project": None,
-        "task_id": value.run.rpartition(".")[0],
-        "run": value.run,
-        "epoch": None,
-        "by": value.run,
-        "ts": moment(value.at),
-        "data": {**value.data, "n": value.n},
-    }
 
 
 def open_questions(tasks: Sequence[Task], pauses: Sequence[Pause]) -> list[Document]:

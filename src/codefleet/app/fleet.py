@@ -11,14 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codefleet.app import documents, homes, overview, projects, targets
+import anyio
+
+from codefleet.app import documents, homes, overview, projects, reading, targets
 from codefleet.app.documents import Document
+from codefleet.app.reading import Stream
 from codefleet.app.targets import Target
 from codefleet.core import drafts
 from codefleet.core.drafts import Draft
-from codefleet.core.errors import InvalidInput, NotAllowed, NotFound
+from codefleet.core.errors import Failed, InvalidInput, NotAllowed, NotFound
 from codefleet.core.layout import Home
-from codefleet.core.model import Agent, Pause, Project, Run, Status, Task
+from codefleet.core.model import ACTIVITY_KINDS, FACT_KINDS, Agent, Pause, Project, Run, Task
 from codefleet.core.settings import Settings
 from codefleet.engine import decide
 from codefleet.engine.backlog import Backlog, Revision
@@ -129,9 +132,8 @@ class Fleet:
         return tuple(dict.fromkeys(found))
 
     async def _settings(self, task: Task) -> Settings:
-        [held] = await self.store.get(Project, [task.project])
-        path = held.value.paths.get(self.host)
-        return await self.configuration.project(Path(path)) if path else self.configuration.home()
+        path = await self._path(task.project)
+        return await self.configuration.project(path) if path else self.configuration.home()
 
     # ------------------------------------------------------------------------------------------------ finding
 
@@ -162,10 +164,25 @@ class Fleet:
     async def status(self) -> Document:
         return await overview.status(self.store, self.clock.now(), self.configuration.home().stale_after)
 
-    async def why(self, name: str) -> Document:
+    async def counts(self) -> Mapping[str, int]:
+        """How many tasks are in each state."""
+        return documents.counts(await self.store.counts())
+
+    async def listed(self, where: Filter, limit: int) -> tuple[list[Document], bool]:
+        """Tasks as documents, those with a live run with what it is doing (`live`), and whether there are more."""
+        found, more = await self.tasks(where, limit)
+        return [documents.task(task) | {"live": await self._live(task)} for task in found], more
+
+    async def _live(self, task: Task) -> Document | None:
+        return await overview.live(self.store, task, self.clock.now()) if task.open_run else None
+
+    async def why(self, name: str | None = None) -> Document:
+        """What holds a task; without a name, what keeps the fleet from starting anything."""
+        now, silent = self.clock.now(), self.configuration.home().stale_after
+        if name is None:
+            return await overview.idle(self.store, now, silent)
         task = await self.task(name)
-        scene = await overview.scene(self.store, task, self.clock.now(), self.configuration.home().stale_after)
-        return overview.explained(task, scene)
+        return overview.explained(task, await overview.scene(self.store, task, now, silent))
 
     async def show(self, name: str) -> Document:
         """Everything about one thing, with its `kind`."""
@@ -186,7 +203,14 @@ class Fleet:
         scene = await overview.scene(self.store, task, self.clock.now(), self.configuration.home().stale_after)
         runs = [documents.run(run) for run in await self.runs(key)]
         explained = overview.explained(task, scene)
-        return {"kind": "task", **documents.task(task), "why": explained["reasons"], "runs": runs}
+        effective = documents.effective(task, await self._settings(task))
+        return {
+            "kind": "task",
+            **documents.task(task),
+            "effective": effective,
+            "why": explained["reasons"],
+            "runs": runs,
+        }
 
     async def runs(self, key: str) -> list[Run]:
         """All runs of a task by number; those that the task still holds in their newest state."""
@@ -201,6 +225,49 @@ class Fleet:
             page = Page(limit=500, after=paged.after)
         found |= {run.number: run for run in (*task.lingering, *((task.run,) if task.run else ()))}
         return [found[number] for number in sorted(found)]
+
+    # --------------------------------------------------------------------------------------------------- read
+
+    async def artifact(self, name: str, what: str) -> str:
+        """One artifact of a task, as it stands: log, plan, knowledge, qa, result or diff."""
+        task = await self.task(name)
+        if what == "log":
+            return await reading.log_of(self.store, task.id)
+        if what == "result":
+            return reading.result_of(task, await self.runs(task.id))
+        return await self._diff(task) if what == "diff" else reading.file_of(self.home, task, what)
+
+    async def _diff(self, task: Task) -> str:
+        """What its newest run with commits changed; of one under way, what is on its branch."""
+        path = await self._path(task.project)
+        for run in reversed(await self.runs(task.id)):
+            head = run.head or (run.branch if not run.ended else "")
+            if path and run.base and head:
+                return await self.workspaces.diff(path, run.base, head)
+        raise Failed(f"task {task.id} has no change set yet", hint=f"`codefleet why {task.id}` says where it stands")
+
+    async def _path(self, project: str) -> Path | None:
+        """Where a project lies on this host, if it does."""
+        found = await self.store.get(Project, [project])
+        path = found[0].value.paths.get(self.host, "") if found else ""
+        return Path(path) if path and await anyio.Path(path).is_dir() else None
+
+    async def stream(self, kinds: Iterable[str], *, name: str = "", activity: bool, after: str = "") -> Stream:
+        """The stream of events behind a position: of everything, or of what a TARGET names."""
+        wanted = frozenset(kinds)
+        if unknown := sorted(wanted - FACT_KINDS - ACTIVITY_KINDS):
+            raise InvalidInput(f"there is no kind of event {unknown[0]!r}", hint=_near(unknown[0]))
+        target = await self.find(name) if name else Target("", "")
+        run = target.id if target.kind == "run" else ""
+        return Stream(self.store, task=target.task, run=run, kinds=wanted, activity=activity, after=after)
+
+    async def newest_run(self, name: str) -> str:
+        """The run that a TARGET names, or the newest of its task; empty when it had none."""
+        target = await self.find(name)
+        if target.kind == "run":
+            return target.id
+        task = await self.task(name)
+        return f"{task.id}.{task.runs}" if task.runs else ""
 
     # ---------------------------------------------------------------------------------------------------- act
 
@@ -229,9 +296,9 @@ class Fleet:
             raise NotAllowed(f"{target.id} is not paused", hint="`codefleet answer` lists the open questions")
         return documents.pause(await self.backlog.resume(target.id, words))
 
-    async def awaiting(self) -> Sequence[Task]:
+    async def awaiting(self) -> list[Document]:
         """What waits to be judged."""
-        return (await self.tasks(Filter(awaiting=True), 1000))[0]
+        return [documents.task(task) for task in (await self.tasks(Filter(awaiting=True), 1000))[0]]
 
     async def approve(self, name: str) -> Task:
         return await self.backlog.approve((await self.task(name)).id)
@@ -275,9 +342,11 @@ def _known_agent(name: str, settings: Settings) -> None:
     raise InvalidInput(f"there is no agent type {name!r}", hint=hint)
 
 
-def is_running(status: Status) -> bool:
-    """Does somebody, or something, work on it?"""
-    return status in {Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING, Status.LANDING}
+def _near(kind: str) -> str:
+    near = difflib.get_close_matches(kind, FACT_KINDS | ACTIVITY_KINDS, 3)
+    return (
+        f"did you mean {' or '.join(near)}?" if near else "task_created, task_completed, message, tool_call and others"
+    )
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from codefleet.ports import Filter, Page, Store
 
 MOST = 500
 SILENT = 120
+TAIL = 300
 
 
 async def status(store: Store, now: Instant, stale_after: float = SILENT) -> Document:
@@ -66,4 +67,34 @@ def explained(task: Task, around: Scene) -> Document:
         "title": task.title,
         "status": task.status.value,
         "reasons": why.reasons(task, around),
+    }
+
+
+async def idle(store: Store, now: Instant, stale_after: float) -> Document:
+    """Why nothing runs, or what does."""
+    counts = await store.counts()
+    ready = await store.ready([], MOST)
+    engines = await beating(store, now, stale_after)
+    around = Scene(now=now, engines=engines, pauses=await pauses(store, now), ahead=len(ready))
+    return {"task_id": None, "title": None, "status": None, "reasons": why.idle(counts, around)}
+
+
+async def live(store: Store, task: Task, now: Instant) -> Document | None:
+    """What the run of a task is doing: how long, how lately, with how full a context."""
+    run = task.open_run
+    if run is None:
+        return None
+    last = await store.last_activity(run.id)
+    tail = await store.activity(run.id, max(-1, last - TAIL), TAIL) if last >= 0 else ()
+    pressure = [one.data["context_pct"] for one in tail if one.kind == "usage" and one.data.get("context_pct")]
+    began = run.started_at or run.created_at
+    return {
+        "elapsed_ms": now - began if began else None,
+        "idle_ms": now - tail[-1].at if tail else None,
+        "context_pct": max(pressure, default=None),
+        "events": last + 1,
+        "agent": run.agent,
+        "agent_inherited": not task.agent,
+        "model": run.model or None,
+        "model_inherited": not task.model,
     }

@@ -125,3 +125,26 @@ def _at_work(task: Task) -> list[Document]:
     }
     text = texts.get(task.status)
     return [_reason("progress", text, "")] if text else []
+
+
+def idle(counts: Mapping[Status, int], scene: Scene) -> list[Document]:
+    """Why nothing is started: the fleet as a whole."""
+    found = [
+        _reason("pause", f"{one.id} is paused: {one.reason}", f"codefleet resume {one.id}", until=one.until, on=one.id)
+        for one in scene.pauses
+    ]
+    if not scene.engines:
+        found.append(_reason("no_engine", "no engine runs", "codefleet start"))
+    if not scene.ahead:
+        found.append(_reason("nothing_ready", _nothing_ready(counts), 'codefleet add "what is to be done"'))
+    busy = sum(engine.busy for engine in scene.engines)
+    if not found:
+        found.append(_reason("progress", f"{busy} runners are busy, {scene.ahead} tasks are ready", ""))
+    return found
+
+
+def _nothing_ready(counts: Mapping[Status, int]) -> str:
+    held = counts.get(Status.PENDING, 0)
+    others = [f"{counts[status]} {status.value}" for status in (Status.BLOCKED, Status.WAITING) if counts.get(status)]
+    rest = [*([f"{held} held"] if held else []), *others]
+    return f"no task is ready ({', '.join(rest)})" if rest else "the backlog is empty"

@@ -5,12 +5,9 @@ Nothing is stored when something is refused. Each change is one decision on one 
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import anyio.to_thread
 
@@ -22,7 +19,7 @@ from codefleet.core.model import Complexity, Expects, Fact, Pause, Status, Task
 from codefleet.core.transitions import At, Change, pauses, people
 from codefleet.core.transitions.change import fact
 from codefleet.core.transitions.people import Edit, rank_of
-from codefleet.engine import decide, rules
+from codefleet.engine import decide, rules, views
 from codefleet.ports import Clock, Store
 
 PERSON = "person"
@@ -58,7 +55,7 @@ class Backlog:
         upstream = await self._upstream(wanted.depends_on)
         task = self._new(project, wanted, upstream, timeout_seconds)
         task = await self._insert(task)
-        await anyio.to_thread.run_sync(_write_order, self.home.task(task.id), task)
+        await anyio.to_thread.run_sync(views.metadata, self.home, task)
         return await self._settle(task) if task.blocked_by else task
 
     def _new(self, project: str, draft: Draft, upstream: Sequence[Task], timeout_seconds: int) -> Task:
@@ -241,12 +238,3 @@ def _circle(key: str, came_from: dict[str, str]) -> list[str]:
     while (before := came_from[way[-1]]) != key:
         way.append(before)
     return [key, *reversed(way[1:]), key]
-
-
-def _write_order(folder: Path, task: Task) -> None:
-    """`task.json`: where, by whom and with which model, for people to edit before the run."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    order = {"cwd": task.cwd or None, "coder": task.agent or None, "model": task.model or None}
-    draft = folder / f".task.json.{os.getpid()}"
-    draft.write_text(json.dumps(order, ensure_ascii=False, indent=2) + "\n")
-    draft.replace(folder / "task.json")

@@ -1,0 +1,69 @@
+"""`status`: what the fleet is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from codefleet.cli import words
+from codefleet.cli.frame import Frame, command
+
+
+@command("status")
+def status(frame: Frame) -> None:
+    """What the fleet is doing: engines, agents, counts of tasks, questions, pauses."""
+    found = frame.run(lambda fleet: fleet.status())
+    frame.data(found, lambda: screen(found))
+
+
+def screen(found: Mapping[str, Any]) -> str:
+    """The document of `status` in words."""
+    parts = [_engines(found["manager"]), _counts(found), _agents(found["agents"]), _waiting(found)]
+    return "\n".join(part for part in parts if part)
+
+
+def _engines(manager: Mapping[str, Any]) -> str:
+    if not manager["running"]:
+        return "no engine runs: `codefleet start`"
+    return "\n".join(_engine(engine) for engine in manager["engines"])
+
+
+def _engine(engine: Mapping[str, Any]) -> str:
+    name = engine["name"] or engine["id"]
+    busy = f"{engine['busy']} of {words.count(engine['slots'], 'runner')} busy"
+    up = f"up {words.since(engine['since'])}, beat {words.duration(engine['beat_age_s'])} ago"
+    ends = ", stopping" if engine["draining"] else ""
+    return f"engine {name} on {engine['host']} (pid {engine['pid']}): {busy}, {up}{ends}"
+
+
+def _counts(found: Mapping[str, Any]) -> str:
+    tasks = [f"{number} {words.state(name)}" for name, number in found["tasks"].items() if number]
+    more = f" · {found['unproven']} unproven" if found["unproven"] else ""
+    return f"tasks: {', '.join(tasks)}{more}" if tasks else 'no tasks: `codefleet add "what is to be done"`'
+
+
+def _agents(agents: list[Mapping[str, Any]]) -> str:
+    shown = [one for one in agents if one["status"] != "offline"]
+    if not shown:
+        return ""
+    rows = [
+        [
+            one["name"],
+            words.state(one["status"]),
+            one["type"],
+            one["current_task_id"] or "-",
+            words.since(one["last_heartbeat"]),
+        ]
+        for one in shown
+    ]
+    return words.table(["AGENT", "STATUS", "TYPE", "TASK", "HEARD"], rows)
+
+
+def _waiting(found: Mapping[str, Any]) -> str:
+    lines = [
+        f"paused: {pause['selector']}: {words.one_line(pause['reason'])} (codefleet resume {pause['selector']})"
+        for pause in found["pauses"]
+    ]
+    if found["questions"]:
+        lines.append(f"{words.count(len(found['questions']), 'open question')}: `codefleet answer`")
+    return "\n".join(lines)

@@ -1,0 +1,88 @@
+"""All commands by name, with the line that help shows. A command's module is imported when it is called."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command lives, and what it is in a line."""
+
+    module: str
+    text: str
+    section: str
+    attribute: str = ""
+    """Its name in the module, when that is not the command's own."""
+    alias: str = ""
+    """What it is another word for."""
+    hidden: bool = False
+
+
+def _entry(section: str, module: str, text: str, attribute: str = "", **more: Any) -> Entry:
+    return Entry(f"codefleet.cli.commands.{module}", text, section, attribute, **more)
+
+
+COMMANDS: Mapping[str, Entry] = {
+    "add": _entry("Give work", "give", "Put a task on the backlog."),
+    "edit": _entry("Give work", "give", "Change a task; what its state forbids is refused in words."),
+    "status": _entry("See", "status", "What the fleet is doing: engines, agents, counts, questions, pauses."),
+    "tasks": _entry("See", "tasks", "Tasks; without a filter those in progress."),
+    "show": _entry("See", "show", "Everything about one thing: state and why, agent, runs, evidence, result."),
+    "why": _entry("See", "show", "The rule that holds a task; without one, why nothing runs."),
+    "answer": _entry("Act", "act", "Answer a question; without a target list the open ones."),
+    "retry": _entry("Act", "act", "A failed, waiting or cancelled task again."),
+    "cancel": _entry("Act", "act", "Stop tasks and mark them cancelled; their workspaces are kept."),
+    "pause": _entry(
+        "Run the fleet", "act", "No new starts: of the fleet, an agent type, a project, an account, a task."
+    ),
+    "resume": _entry("Run the fleet", "act", "New starts again."),
+    "review": _entry("Act", "review", "What awaits judgement, its diff and evidence; judge it."),
+    "add-task": _entry("Give work", "give", "Put a task on the backlog.", "add", alias="add"),
+    "list-tasks": _entry("See", "tasks", "Tasks in any state.", "list_tasks", alias="tasks --all -n 20"),
+    "ready": _entry("See", "tasks", "Tasks that may start, one a line.", alias="tasks --ready"),
+    "version": _entry("Set up", "about", "Print the version.", alias="--version"),
+}
+
+SECTIONS = ("Set up", "Give work", "Run the fleet", "See", "Act")
+
+
+class Tree(click.Group):
+    """The commands of the table; help imports none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        attribute = entry.attribute or cmd_name.replace("-", "_")
+        found: click.Command = getattr(import_module(entry.module), attribute)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, 3)
+            also = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}.{also}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        for section in SECTIONS:
+            shown = [(name, entry) for name, entry in COMMANDS.items() if entry.section == section]
+            rows = [(name, entry.text) for name, entry in shown if not entry.alias and not entry.hidden]
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
+        others = [(name, entry.alias) for name, entry in COMMANDS.items() if entry.alias]
+        with formatter.section("Other words"):
+            formatter.write_dl(others)
