@@ -14,7 +14,7 @@ from codefleet.core.errors import Corrupt, Exists, InvalidInput, Missing, Positi
 from codefleet.core.model import TERMINAL, Aggregate, Run, Status, Task
 from codefleet.ports import Filter
 
-A = TypeVar("A", bound=Aggregate)
+T = TypeVar("T")
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _any = msgspec.json.Decoder()
@@ -34,10 +34,10 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def decode(kind: type[A], document: bytes | memoryview) -> A:
-    """An aggregate from its document. Unknown fields are ignored, missing ones take their defaults."""
+def decode(kind: type[T], document: bytes | memoryview) -> T:
+    """An aggregate, a fact or an activity from its document. Unknown fields are ignored, missing ones take their defaults."""
     try:
-        return cast("A", _decoder(cast("Any", kind)).decode(document))
+        return cast("T", _decoder(cast("Any", kind)).decode(document))
     except msgspec.MsgspecError as error:
         raise Corrupt(f"a stored {name(kind)} can not be read: {error}") from error
 
