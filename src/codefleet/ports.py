@@ -316,7 +316,8 @@ class Child(Protocol):
         ...
 
     async def send(self, line: bytes) -> None:
-        """Queue one line for a `queue` stdin; it survives us and the guard."""
+        """Queue one line for a `queue` stdin; it survives us and the guard. A line that is in the queue already is not
+        given twice. Nothing happens when the child has ended or takes none."""
         ...
 
     def lines(self, offset: int = 0) -> AsyncIterator[Line]:
@@ -539,6 +540,8 @@ class Order:
     """The gate commands, so that the agent may be allowed to run them."""
     description: str = ""
     """The task's own description (the scripted agent reads its steps there)."""
+    message_id: str = ""
+    """Uuid for the first message; the same for the same round, so that it is never taken twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
