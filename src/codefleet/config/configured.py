@@ -8,6 +8,8 @@ from pathlib import Path
 
 from codefleet.config import environment, keys, merging, target, trust
 from codefleet.config.document import Document, Layer, Place, read
+from codefleet.config.files import content
+from codefleet.config.values import expanded
 from codefleet.core.errors import ConfigError
 from codefleet.core.layout import Home
 from codefleet.core.settings import BUILT_IN, AgentType, Settings
@@ -94,14 +96,14 @@ class Configured:
 
     def _refresh(self) -> None:
         last = self._last
-        content = target.content_of(self._home.settings)
-        if last.read and content == last.content:
+        found = content(self._home.settings)
+        if last.read and found == last.content:
             return
-        document = read(content or b"", keys.HOME_FILE, Place.HOME)
+        document = read(found or b"", keys.HOME_FILE, Place.HOME)
         problem = self._problem(document)
         if problem and not last.read:
             raise problem
-        last.content = content
+        last.content = found
         last.problem = f"{problem.message}; the settings from before stay" if problem else ""
         last.document = last.document if problem else document
         last.read = True
@@ -114,8 +116,8 @@ class Configured:
         return None
 
     def _instruction(self) -> str:
-        content = target.content_of(self._home.templates / "INSTRUCTION.md")
-        return (content or b"").decode(errors="replace")
+        template = content(self._home.templates / "INSTRUCTION.md")
+        return (template or b"").decode(errors="replace")
 
     def _finished(self, settings: Settings, folder: Path, instruction: str) -> Settings:
         """Paths become absolute: from the folder of the file, or from the person's own."""
@@ -129,10 +131,7 @@ class Configured:
 
     def _absolute(self, text: str, folder: Path) -> str:
         person = self._environ.get("HOME") or str(Path.home())
-        for begin in ("~", "$HOME", "${HOME}"):
-            if text == begin or text.startswith(begin + "/"):
-                return person + text.removeprefix(begin)
-        return str(folder / text) if text else ""
+        return str(folder / expanded(text, person)) if text else ""
 
     def _placed(self, settings: Settings, project: target.Project, *, trusted: bool) -> Settings:
         """What the repository itself says where nobody chose."""

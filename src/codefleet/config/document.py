@@ -15,8 +15,6 @@ from codefleet.config.values import toml
 from codefleet.core.errors import ConfigError
 from codefleet.core.settings import BUILT_IN
 
-_LARGEST = 1 << 20
-
 
 class Place(StrEnum):
     """Which of the two files it is."""
@@ -65,19 +63,13 @@ class Document:
 def read(content: bytes, name: str, place: Place) -> Document:
     """A file's content with all that is wrong with it. Never raises."""
     try:
-        text = _decoded(content)
+        text = content.decode().replace("\r\n", "\n")
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         return Document(name=name, problems=(Problem(f"{name}{_where(error)}: this is no valid TOML: {error}"),))
     reader = _Reader(name, place, key_lines(text))
     entries = dict(reader.entries(table))
     return Document(name=name, entries=entries, problems=tuple(reader.problems))
-
-
-def _decoded(content: bytes) -> str:
-    if len(content) > _LARGEST:
-        raise ValueError(f"it is larger than {_LARGEST} bytes")
-    return content.decode().replace("\r\n", "\n")
 
 
 def _where(error: Exception) -> str:

@@ -1,16 +1,36 @@
-"""Writing small files so that a reader sees the old one or the new one, never a half."""
+"""Small files: read with a bound, written so that a reader sees the old one or the new one, never a half."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from codefleet.core.errors import Failed, NoSpace
+from codefleet.core.errors import ConfigError, Failed, NoSpace
+
+LARGEST = 1 << 20
+
+
+def content(path: Path, *, link: bool = True) -> bytes | None:
+    """A file's content, None when it is not there. What is no plain file of a sane size is refused, and where others
+    may write, so is a link."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if link else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP and not link else error.strerror
+        raise ConfigError(f"{path} can not be read: {reason}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
+            raise ConfigError(f"{path} can not be read: it is no file, or larger than {LARGEST} bytes")
+        return file.read(LARGEST)
 
 
 def replace_file(path: Path, text: str, mode: int) -> None:
@@ -26,16 +46,17 @@ def replace_file(path: Path, text: str, mode: int) -> None:
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fchmod(descriptor, mode)
             os.fsync(descriptor)
-        Path(name).replace(path)
+        draft.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -6,7 +6,6 @@ Defaults are those of `core.settings`.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable
@@ -14,23 +13,8 @@ from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any
 
-from codefleet.config.values import (
-    Branch,
-    DriverName,
-    Flag,
-    Folder,
-    Kind,
-    Line,
-    Name,
-    Seconds,
-    ShellWords,
-    Size,
-    Text,
-    Variables,
-    Whole,
-    Words,
-    bare,
-)
+from codefleet.config import values
+from codefleet.config.values import Kind, bare
 from codefleet.core.settings import BUILT_IN, AgentType, Gate, Settings
 
 Path = tuple[str, ...]
@@ -41,7 +25,7 @@ HOME_FILE = "runtime.toml"
 PROJECT_FILES = ("codefleet.toml", ".codefleet/config.toml")
 
 _ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
-_LEVELS = Text(("DEBUG", "INFO", "WARNING", "ERROR"))
+_LEVELS = values.one_of("DEBUG", "INFO", "WARNING", "ERROR")
 #: Claude's tools that write anywhere when they are allowed without a path.
 _WRITERS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 
@@ -130,10 +114,10 @@ def _key(name: str, kind: Kind, meaning: str, marks: str = "", **more: Any) -> K
 
 
 KEYS: tuple[Key, ...] = (
-    _key("store", Text(("sqlite",)), "where the backlog is kept", "H"),
+    _key("store", values.one_of("sqlite"), "where the backlog is kept", "H"),
     _key(
         "max_concurrent",
-        Whole(),
+        values.whole(),
         "slots of a `start` without --runners; 0 drains",
         "H",
         variables=("CODEFLEET_MAX_RUNNERS",),
@@ -141,29 +125,29 @@ KEYS: tuple[Key, ...] = (
     ),
     _key(
         "max_agents",
-        Whole(1),
+        values.whole(1),
         "agents of any origin on this machine; above it work queues",
         "H",
         seeds=("FLEET_MAX_CONCURRENT",),
     ),
-    _key("stale_after", Seconds(0), "an engine that is silent for so long loses its tasks", "H"),
+    _key("stale_after", values.seconds(some=True), "an engine that is silent for so long loses its tasks", "H"),
     _key(
         "heartbeat_interval",
-        Seconds(0),
+        values.seconds(some=True),
         "how often an engine says that it lives",
         "H",
         seeds=("FLEET_HEARTBEAT_INTERVAL",),
     ),
     _key(
         "poll_interval",
-        Seconds(0),
+        values.seconds(some=True),
         "the safety net under the events that drive the work",
         "H",
         aliases=("claim_poll_interval_sec",),
     ),
     _key(
         "shutdown_grace",
-        Seconds(),
+        values.seconds(),
         "from the first signal to the end of every agent",
         "H",
         aliases=("shutdown_grace_sec",),
@@ -171,110 +155,120 @@ KEYS: tuple[Key, ...] = (
     _key("log_level", _LEVELS, "the least that the log holds", "H"),
     _key(
         "log_status_interval",
-        Seconds(),
+        values.seconds(),
         "how often the log gets a line of counts; 0: never",
         "H",
         aliases=("status_log_interval_sec",),
     ),
-    _key("keep_spools_days", Whole(), "days that raw output of ended runs is kept; results stay for ever", "H"),
-    _key("min_free_disk", Size(), "with less free space nothing is started", "H"),
+    _key("keep_spools_days", values.whole(), "days that raw output of ended runs is kept; results stay for ever", "H"),
+    _key("min_free_disk", values.size(), "with less free space nothing is started", "H"),
     _key(
         "agent.default",
-        Text(),
+        values.text(),
         "the agent type that runs a task which names none",
         variables=("CODEFLEET_AGENT",),
         seeds=("FLEET_DEFAULT_EXECUTOR",),
         aliases=("coder", "default_agent"),
         flag="--agent",
     ),
-    _key("agent.model", Text(), 'the model of the default agent; "": its own choice', aliases=("model",)),
-    _key("agent.claude_flags", ShellWords(), "words added to Claude's command line", "T", aliases=("claude_flags",)),
+    _key("agent.model", values.text(), 'the model of the default agent; "": its own choice', aliases=("model",)),
+    _key(
+        "agent.claude_flags",
+        values.shell_words(),
+        "words added to Claude's command line",
+        "T",
+        aliases=("claude_flags",),
+    ),
     _key(
         "agents.*.driver",
-        DriverName(("claude", "scripted", "command")),
+        values.driver("claude", "scripted", "command"),
         "the program behind this agent type: a driver's name or module:Class",
         "T",
     ),
     _key(
         "agents.*.model",
-        Text(),
+        values.text(),
         'the model of this agent type; "": its own choice',
         variables=("CODEFLEET_MODEL_*",),
         seeds=("FLEET_*_DEFAULT_MODEL",),
     ),
-    _key("agents.*.flags", Words(), "words added to its command line", "T"),
+    _key("agents.*.flags", values.words(), "words added to its command line", "T"),
     _key(
         "agents.*.permissions",
-        Text(("safe", "bypass")),
+        values.one_of("safe", "bypass"),
         "safe: its safest unattended mode; bypass: it asks nobody",
         "T",
     ),
-    _key("agents.*.allowed_tools", Words(never=_WRITERS), "what it may use unasked, beside its own workspace", "T"),
-    _key("agents.*.max_turns", Whole(), "turns of one session; 0: no limit"),
-    _key("agents.*.account", Text(), 'whose quota and login it uses; "": the agent type\'s name', "H"),
-    _key("agents.*.keep", Words(), "variables passed through to it; no other variable is inherited", "T"),
-    _key("agents.*.env", Variables(), "variables set for it; they beat `keep`", "T"),
+    _key(
+        "agents.*.allowed_tools", values.words(never=_WRITERS), "what it may use unasked, beside its own workspace", "T"
+    ),
+    _key("agents.*.max_turns", values.whole(), "turns of one session; 0: no limit"),
+    _key("agents.*.account", values.text(), 'whose quota and login it uses; "": the agent type\'s name', "H"),
+    _key("agents.*.keep", values.words(), "variables passed through to it; no other variable is inherited", "T"),
+    _key("agents.*.env", values.variables(), "variables set for it; they beat `keep`", "T"),
     _key(
         "agents.*.command",
-        Words(),
+        values.words(),
         "its command line, never through a shell; {task_id} {prompt_file} {prompt} {model} {workspace} {task_dir} "
         "{artifacts_dir} are filled in",
         "T",
     ),
-    _key("agents.*.stdin", Text(("none", "prompt")), "what its input is: nothing, or the prompt"),
-    _key("agents.*.timeout_seconds", Whole(), "seconds that a run may take; 0: limits.timeout_seconds"),
-    _key("agents.*.script", Folder(), "the scripted agent's file of steps", "T"),
-    _key("limits.attempts", Whole(1), "failures of its own before a task is failed", aliases=("retry_limit",)),
-    _key("limits.rounds", Whole(), "red gates sent back within one run before the task is failed"),
+    _key("agents.*.stdin", values.one_of("none", "prompt"), "what its input is: nothing, or the prompt"),
+    _key("agents.*.timeout_seconds", values.whole(), "seconds that a run may take; 0: limits.timeout_seconds"),
+    _key("agents.*.script", values.path(), "the scripted agent's file of steps", "T"),
+    _key("limits.attempts", values.whole(1), "failures of its own before a task is failed", aliases=("retry_limit",)),
+    _key("limits.rounds", values.whole(), "red gates sent back within one run before the task is failed"),
     _key(
         "limits.timeout_seconds",
-        Whole(),
+        values.whole(),
         "seconds that a run may take; 0: no limit",
         variables=("CODEFLEET_TIMEOUT",),
         seeds=("FLEET_DEFAULT_TIMEOUT",),
     ),
-    _key("limits.question_live_minutes", Whole(), "minutes that an agent's process waits for an answer"),
-    _key("limits.max_output", Size(), "what a run may print before it is ended"),
-    _key("project.name", Name(), "the project's name; \"\": the folder's", "Pw"),
+    _key("limits.question_live_minutes", values.whole(), "minutes that an agent's process waits for an answer"),
+    _key("limits.max_output", values.size(), "what a run may print before it is ended"),
+    _key("project.name", values.folder_name(), "the project's name; \"\": the folder's", "Pw"),
     _key(
         "project.worktree_root",
-        Folder(),
+        values.path(),
         'where worktrees are made; may begin with ~ or $HOME; "": in the home',
         aliases=("worktree_root",),
     ),
-    _key("project.branch", Branch(), "names of branches, of {agent} {task} {id} {user} {date}"),
-    _key("workspace.mode", Text(("worktree", "here")), "a worktree for each task, or the folder itself"),
+    _key("project.branch", values.branch(), "names of branches, of {agent} {task} {id} {user} {date}"),
+    _key("workspace.mode", values.one_of("worktree", "here"), "a worktree for each task, or the folder itself"),
     _key(
         "setup.credential_files",
-        Words(inside=True),
+        values.inner_paths(),
         "paths or globs copied into each new workspace and never committed",
         "w",
         aliases=("credential_files",),
     ),
     _key(
         "setup.commands",
-        Words(),
+        values.words(),
         "run in each new workspace, in order, each by `sh -c`; the first failure stops",
         "Tw",
         aliases=("setup_commands",),
     ),
-    _key("setup.quick", Flag(), "only copy, run no setup commands", aliases=("quick_setup",), flag="--quick"),
-    _key("setup.timeout_seconds", Whole(1), "seconds that each setup command may take"),
-    _key("gates.*.command", Line(), "must pass: a text for `sh -c`, or a list that is run as it stands", "Tw"),
-    _key("gates.*.timeout_seconds", Whole(1), "seconds that the gate may take", "T"),
-    _key("gates.*.env", Variables(), "variables set for the gate", "T"),
-    _key("proof.flaky_reruns", Whole(), "how often a red gate is tried again; green then is marked flaky"),
-    _key("proof.parallel", Whole(1), "proofs at a time in one project"),
-    _key("proof.caches", Words(inside=True), "globs that survive between proofs"),
+    _key("setup.quick", values.flag(), "only copy, run no setup commands", aliases=("quick_setup",), flag="--quick"),
+    _key("setup.timeout_seconds", values.whole(1), "seconds that each setup command may take"),
+    _key(
+        "gates.*.command", values.command(), "must pass: a text for `sh -c`, or a list that is run as it stands", "Tw"
+    ),
+    _key("gates.*.timeout_seconds", values.whole(1), "seconds that the gate may take", "T"),
+    _key("gates.*.env", values.variables(), "variables set for the gate", "T"),
+    _key("proof.flaky_reruns", values.whole(), "how often a red gate is tried again; green then is marked flaky"),
+    _key("proof.parallel", values.whole(1), "proofs at a time in one project"),
+    _key("proof.caches", values.inner_paths(), "globs that survive between proofs"),
     _key(
         "landing.target",
-        Text(),
+        values.text(),
         'the branch that work is for; "": the remote\'s HEAD, else main, master, else the branch checked out',
         "Tw",
     ),
     _key(
         "landing.policy",
-        Text(("", "none", "review")),
+        values.one_of("", "none", "review"),
         'what happens to proven work; "": none with gates and without git, else review',
         "T",
     ),
@@ -310,6 +304,8 @@ def nearest(path: Path) -> str:
     """The key that was probably meant; empty when none is like it."""
     if alias := ALIASES.get(path[-1]):
         return alias.name
+    import difflib
+
     shape = _pattern(path)
     known = {dotted(known): known for known in (*_BY_PATH, *_SECTIONS)}
     found = difflib.get_close_matches(dotted(shape), known, n=1, cutoff=0.6)

@@ -12,6 +12,7 @@ from typing import Any
 
 from codefleet.config import keys
 from codefleet.config.document import Document, Entry, Layer, Place, read
+from codefleet.config.files import content
 from codefleet.core.errors import ConfigError
 from codefleet.ports import Repository, Workspaces
 
@@ -97,7 +98,7 @@ class Reader:
     async def _read_tree(self, repository: Path, branch: str) -> Tree:
         show = self.workspaces.show
         found = [(name, await show(repository, branch, name)) for name in keys.PROJECT_FILES]
-        document = _only([(name, content) for name, content in found if content is not None], f" (on branch {branch})")
+        document = _only([(name, data) for name, data in found if data is not None], f" (on branch {branch})")
         instruction = await show(repository, branch, INSTRUCTION)
         return Tree(document=document, instruction=None if instruction is None else _decoded(instruction))
 
@@ -108,10 +109,19 @@ def project_file(repository: Path) -> Path:
     return there[0] if there else repository / keys.PROJECT_FILES[0]
 
 
+def label(path: Path, place: Place) -> str:
+    """What a settings file is called in messages and origins."""
+    if place is Place.HOME:
+        return keys.HOME_FILE
+    return next(
+        (name for name in keys.PROJECT_FILES if path.parts[-name.count("/") - 1 :] == Path(name).parts), path.name
+    )
+
+
 def checkout_document(repository: Path) -> Document:
     """What the checkout's file says; `ConfigError` when it is wrong or when there are two."""
-    found = [(name, content_of(repository / name)) for name in keys.PROJECT_FILES]
-    return _only([(name, content) for name, content in found if content is not None]) or Document()
+    found = [(name, content(repository / name, link=False)) for name in keys.PROJECT_FILES]
+    return _only([(name, data) for name, data in found if data is not None]) or Document()
 
 
 def _only(found: Sequence[tuple[str, bytes]], place: str = "") -> Document | None:
@@ -139,19 +149,9 @@ def needs_trust(path: keys.Path) -> bool:
     return key is not None and key.trust
 
 
-def content_of(path: Path) -> bytes | None:
-    """A file's content; None when it is not there."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ConfigError(f"{path} can not be read: {error.strerror}") from None
-
-
 def _text(path: Path) -> str | None:
-    content = content_of(path)
-    return None if content is None else _decoded(content)
+    data = content(path, link=False)
+    return None if data is None else _decoded(data)
 
 
 def _decoded(content: bytes) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from codefleet.config import keys
-from codefleet.config.files import alone, replace_file
-from codefleet.config.target import Project, content_of
+from codefleet.config.files import alone, content, replace_file
+from codefleet.config.target import Project
 from codefleet.config.values import toml
 from codefleet.core.errors import ConfigError
 from codefleet.core.layout import Home
@@ -111,11 +111,11 @@ def revoke(home: Home, repository: Path) -> bool:
 
 
 def _read(home: Home) -> dict[str, dict[str, Any]]:
-    content = content_of(home.trust)
-    if content is None:
+    stored = content(home.trust)
+    if stored is None:
         return {}
     try:
-        repositories = json.loads(content)["repositories"]
+        repositories = json.loads(stored)["repositories"]
         return {
             str(path): {"digest": str(known["digest"]), "keys": dict(known["keys"])}
             for path, known in repositories.items()

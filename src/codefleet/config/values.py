@@ -6,31 +6,35 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-_UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_SIZE = re.compile(r"(\d+)\s*([KMGT]?B)?", re.IGNORECASE)
+_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?B)?", re.IGNORECASE)
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACEHOLDER = re.compile(r"\{(agent|task|id|user|date)\}")
+_NO_BRANCH = re.compile(r"[{}\s~^:?*\[\\\x00-\x1f\x7f]|\.\.|@\{|//|^[-/.]|[/.]$|/\.|\.lock(/|$)")
+_OWN_FOLDER = re.compile(r"^(~|\$HOME|\$\{HOME\})(?=/|$)")
 
 
-class Kind(Protocol):
-    """A kind of value. What does not fit is a `ValueError` that says what is wanted."""
+def _as_it_is(text: str) -> object:
+    return text
 
-    @property
-    def name(self) -> str:
-        """What is wanted, in a few words."""
-        ...
 
-    def check(self, value: object) -> Any:
-        """The value as the settings hold it, from one that TOML or a caller gave."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value."""
 
-    def parse(self, text: str) -> object:
-        """A value for `check` out of a variable or a command line."""
-        ...
+    name: str
+    """What is wanted, in a few words."""
+    check: Callable[[object], Any]
+    """The value as the settings hold it, from one that TOML or a caller gave; else `ValueError` that says what is
+    wanted."""
+    parse: Callable[[str], object] = _as_it_is
+    """A value for `check` out of a variable or a command line."""
 
 
 def toml(value: object) -> str:
@@ -52,7 +56,18 @@ def bare(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml(name)
 
 
-def _text(value: object) -> str:
+def size_text(count: int) -> str:
+    """Bytes in the largest unit that says them exactly."""
+    unit = next(unit for unit in reversed(_UNITS) if count % _UNITS[unit] == 0)
+    return f"{count // _UNITS[unit]}{unit}"
+
+
+def expanded(path: str, person: str) -> str:
+    """A path with the person's own folder put in where `folder` allows it."""
+    return _OWN_FOLDER.sub(lambda _: person, path)
+
+
+def _plain(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("text is wanted")
     if "\0" in value:
@@ -60,273 +75,208 @@ def _text(value: object) -> str:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text, or one of a few words."""
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError("a list of texts is wanted")
+    return tuple(_plain(item) for item in value)
 
-    choices: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        return " or ".join(toml(choice) for choice in self.choices) or "text"
+def _fitting(name: str, fits: Callable[[str], bool]) -> Kind:
+    """A text for which something holds."""
 
-    def check(self, value: object) -> str:
-        text = _text(value)
-        if self.choices and text not in self.choices:
-            raise ValueError(f"{self.name} is wanted")
+    def check(value: object) -> str:
+        text = _plain(value)
+        if not fits(text):
+            raise ValueError(f"{name} is wanted")
         return text
 
-    def parse(self, text: str) -> object:
-        return text
+    return Kind(name, check)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A text that can be the name of a folder."""
-
-    @property
-    def name(self) -> str:
-        return "a name without slashes and control characters"
-
-    def check(self, value: object) -> str:
-        text = _text(value)
-        if not text.isprintable() or "/" in text or text.startswith(".") or len(text.encode()) > 100:
-            raise ValueError(f"{self.name} is wanted")
-        return text
-
-    def parse(self, text: str) -> object:
-        return text
+def text() -> Kind:
+    return Kind("text", _plain)
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+def one_of(*words: str) -> Kind:
+    return _fitting(" or ".join(map(toml, words)), words.__contains__)
+
+
+def folder_name() -> Kind:
+    return _fitting(
+        "a name of at most 100 bytes without slashes, control characters and a dot at its beginning",
+        lambda text: text.isprintable() and "/" not in text and text[:1] != "." and len(text.encode()) <= 100,
+    )
+
+
+def path() -> Kind:
     """A path that may begin with the person's own folder."""
-
-    @property
-    def name(self) -> str:
-        return "a path; ~ and $HOME may stand at its beginning, no other variables"
-
-    def check(self, value: object) -> str:
-        text = _text(value)
-        if "$" in re.sub(r"^\$(HOME|\{HOME\})(?=/|$)", "", text):
-            raise ValueError(f"{self.name} is wanted")
-        return text
-
-    def parse(self, text: str) -> object:
-        return text
+    return _fitting(
+        "a path, where ~ or $HOME may stand at the beginning and no other variable",
+        lambda text: "$" not in _OWN_FOLDER.sub("", text),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+def branch() -> Kind:
     """How branches are named."""
-
-    @property
-    def name(self) -> str:
-        return "a branch made of text and {agent} {task} {id} {user} {date}"
-
-    def check(self, value: object) -> str:
-        text = _text(value)
-        rest = re.sub(r"\{(agent|task|id|user|date)\}", "x", text)
-        if not rest or re.search(r"[{}\s~^:?*\[\\\x00-\x1f\x7f]|\.\.|@\x7b|//|^[-/]|/$", rest):
-            raise ValueError(f"{self.name} is wanted")
-        return text
-
-    def parse(self, text: str) -> object:
-        return text
+    return _fitting(
+        "a name for git's branches, made of text and {agent} {task} {id} {user} {date}",
+        lambda text: bool(text) and not _NO_BRANCH.search(_PLACEHOLDER.sub("x", text)),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class ShellWords:
+def driver(*shipped: str) -> Kind:
+    """A driver: one of ours or a class of somebody else's module."""
+    return _fitting(
+        f"{', '.join(shipped)} or module:Class",
+        lambda text: text in shipped or bool(re.fullmatch(r"[A-Za-z_][\w.]*:\w+", text)),
+    )
+
+
+def shell_words() -> Kind:
     """Words in one text, as a shell would split them."""
 
-    @property
-    def name(self) -> str:
-        return "words, quoted as for a shell"
-
-    def check(self, value: object) -> str:
-        text = _text(value)
+    def check(value: object) -> str:
+        text = _plain(value)
         try:
             shlex.split(text)
         except ValueError as error:
-            raise ValueError(f"{self.name} are wanted ({error})") from None
+            raise ValueError(f"words quoted as for a shell are wanted ({error})") from None
         return text
 
-    def parse(self, text: str) -> object:
-        return text
+    return Kind("words, quoted as for a shell", check)
 
 
-@dataclass(frozen=True, slots=True)
-class DriverName:
-    """A driver: one of ours or a class of somebody else's module."""
-
-    shipped: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{', '.join(self.shipped)} or module:Class"
-
-    def check(self, value: object) -> str:
-        text = _text(value)
-        if text not in self.shipped and not re.fullmatch(r"[\w.]+:\w+", text):
-            raise ValueError(f"{self.name} is wanted")
-        return text
-
-    def parse(self, text: str) -> object:
-        return text
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    @property
-    def name(self) -> str:
-        return "true or false"
-
-    def check(self, value: object) -> bool:
+def flag() -> Kind:
+    def check(value: object) -> bool:
         if not isinstance(value, bool):
-            raise ValueError(f"{self.name} is wanted")
+            raise ValueError("true or false is wanted")
         return value
 
-    def parse(self, text: str) -> object:
+    def parse(text: str) -> object:
         word = text.strip().lower()
         return True if word in _TRUE else False if word in _FALSE else text
 
+    return Kind("true or false", check, parse)
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+
+def whole(least: int = 0) -> Kind:
     """A whole number."""
+    name = f"a whole number from {least}"
 
-    least: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"a whole number from {self.least}"
-
-    def check(self, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value < 1 << 53:
-            raise ValueError(f"{self.name} is wanted")
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 53:
+            raise ValueError(f"{name} is wanted")
         return value
 
-    def parse(self, text: str) -> object:
-        return int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text) else text
+    return Kind(name, check, _number)
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """A duration."""
+def seconds(*, some: bool = False) -> Kind:
+    """A duration; `some`: more than none."""
+    name = "a number of seconds" + (" above 0" if some else "")
 
-    more_than: float = -1.0
-
-    @property
-    def name(self) -> str:
-        return "a number of seconds" + (" above 0" if self.more_than == 0 else "")
-
-    def check(self, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{self.name} is wanted")
-        if not max(self.more_than, -1e-9) < value < 1e9:
-            raise ValueError(f"{self.name} is wanted")
+    def check(value: object) -> float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not isinstance(value, int | float) or not 0 <= value < 1e9 or (some and value == 0):
+            raise ValueError(f"{name} is wanted")
         return value
 
-    def parse(self, text: str) -> object:
+    return Kind(name, check, _number)
+
+
+def _number(text: str) -> object:
+    """The number that a text is, if it is one."""
+    for read in (int, float):
         try:
-            return int(text) if text.strip().isdigit() else float(text)
+            return read(text.strip()) if len(text) < 20 and "_" not in text else text
         except ValueError:
-            return text
+            continue
+    return text
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+def size() -> Kind:
     """Bytes, written like `512MB`."""
+    name = 'a size like "512MB"'
 
-    @property
-    def name(self) -> str:
-        return 'a size like "512MB"'
-
-    def check(self, value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    def check(value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53:
             return value
         match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
         if match is None:
-            raise ValueError(f"{self.name} is wanted")
-        return int(match[1]) * _UNITS[(match[2] or "").upper().removesuffix("B") + ("B" if match[2] else "")]
+            raise ValueError(f"{name} is wanted")
+        return int(match[1]) * _UNITS[(match[2] or "B").upper()]
 
-    def parse(self, text: str) -> object:
+    return Kind(name, check)
+
+
+def words(never: tuple[str, ...] = ()) -> Kind:
+    """A list of texts; `never` are those that would open too much."""
+
+    def check(value: object) -> tuple[str, ...]:
+        texts = _texts(value)
+        if wrong := [word for word in texts if word in never]:
+            raise ValueError(f"{wrong[0]} alone may write anywhere; a path is wanted with it, as in {wrong[0]}(src/**)")
+        return texts
+
+    return Kind("a list of texts", check, _listed)
+
+
+def inner_paths() -> Kind:
+    """Paths or globs that stay within the project."""
+
+    def check(value: object) -> tuple[str, ...]:
+        texts = _texts(value)
+        if out := [text for text in texts if not text or text[0] in "/~" or ".." in text.split("/")]:
+            raise ValueError(f"paths inside the project are wanted, and {out[0]!r} is none")
+        return texts
+
+    return Kind("a list of paths or globs inside the project", check, _listed)
+
+
+def _listed(text: str) -> object:
+    """A list, written as TOML or with commas."""
+    if not text.lstrip().startswith("["):
+        return [word.strip() for word in text.split(",") if word.strip()]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
         return text
 
 
-def size(count: int) -> str:
-    """Bytes in the largest unit that says them exactly."""
-    unit = next(unit for unit in reversed(_UNITS) if count % _UNITS[unit] == 0)
-    return f"{count // _UNITS[unit]}{unit}"
+def variables() -> Kind:
+    """A table of texts, for an environment."""
+
+    def check(value: object) -> dict[str, str]:
+        if not isinstance(value, Mapping):
+            raise ValueError("a table of texts is wanted")
+        if wrong := [name for name in value if not _VARIABLE.fullmatch(str(name))]:
+            raise ValueError(f"{wrong[0]!r} is no name of a variable; names of variables are wanted")
+        return {str(name): _plain(item) for name, item in value.items()}
+
+    return Kind("a table of texts", check, _table)
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A list of texts; `never` are those that would open too much, `inside`: paths that stay within the project."""
-
-    never: tuple[str, ...] = ()
-    inside: bool = False
-
-    @property
-    def name(self) -> str:
-        return "a list of texts"
-
-    def check(self, value: object) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"{self.name} is wanted")
-        words = tuple(_text(item) for item in value)
-        if wrong := [word for word in words if word in self.never]:
-            raise ValueError(f"{wrong[0]} alone may write anywhere; name the paths, as in {wrong[0]}(src/**)")
-        if self.inside and (out := [word for word in words if word.startswith(("/", "~")) or ".." in word.split("/")]):
-            raise ValueError(f"{out[0]!r} leaves the project; a path inside it is wanted")
-        return words
-
-    def parse(self, text: str) -> object:
-        return _words(text)
-
-
-def _words(text: str) -> object:
-    if text.lstrip().startswith("["):
+def _table(text: str) -> object:
+    """A table, written as TOML or as NAME=VALUE with commas."""
+    if text.lstrip().startswith("{"):
         try:
             return tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             return text
-    return [word.strip() for word in text.split(",") if word.strip()]
+    pairs = [word.strip().partition("=") for word in text.split(",") if word.strip()]
+    return {name.strip(): value for name, equals, value in pairs} if all(pair[1] for pair in pairs) else text
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
-    """A table of texts, for an environment."""
-
-    @property
-    def name(self) -> str:
-        return "a table of texts"
-
-    def check(self, value: object) -> dict[str, str]:
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{self.name} is wanted")
-        if wrong := [name for name in value if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name))]:
-            raise ValueError(f"{wrong[0]!r} is no name of a variable")
-        return {str(name): _text(item) for name, item in value.items()}
-
-    def parse(self, text: str) -> object:
-        pairs = [word.strip().partition("=") for word in text.split(",") if word.strip()]
-        return {name.strip(): value for name, _, value in pairs}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
+def command() -> Kind:
     """A command: a text for `sh -c`, or a list that is run as it stands."""
 
-    @property
-    def name(self) -> str:
-        return "a command as text, or as a list of texts"
-
-    def check(self, value: object) -> str | tuple[str, ...]:
-        command = Words().check(value) if isinstance(value, list | tuple) else _text(value)
-        if not command or (isinstance(command, str) and not command.strip()):
+    def check(value: object) -> str | tuple[str, ...]:
+        line = _texts(value) if isinstance(value, list | tuple) else _plain(value)
+        if not line or not line[0].strip() or (isinstance(line, str) and not line.strip()):
             raise ValueError("a command that is not empty is wanted")
-        return command
+        return line
 
-    def parse(self, text: str) -> object:
-        return _words(text) if text.lstrip().startswith("[") else text
+    def parse(text: str) -> object:
+        return _listed(text) if text.lstrip().startswith("[") else text
+
+    return Kind("a command as text, or as a list of texts", check, parse)
