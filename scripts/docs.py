@@ -37,7 +37,9 @@ def _table() -> str:
 def _cell(event: Event, state: Status, letters: dict[Status, str]) -> str:
     cell: Cell = TABLE[event][state]
     moves = ["=" if to is state else letters[to] for to in Status if to in cell.targets]
-    marks = [mark for mark, there in (("k", cell.keeps), ("·", cell.refuses), ("\N{EN DASH}", cell.impossible)) if there]
+    marks = [
+        mark for mark, there in (("k", cell.keeps), ("·", cell.refuses), ("\N{EN DASH}", cell.impossible)) if there
+    ]
     return " ".join(moves + marks)
 
 
