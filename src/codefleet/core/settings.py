@@ -131,6 +131,8 @@ class Settings:
     """The person's own `INSTRUCTION.md`: the project's, else the home's. Empty: the one that is shipped."""
     trusted: bool = True
     """All keys that can execute or loosen are the ones that the human trusted."""
+    agents_awaiting_trust: tuple[str, ...] = ()
+    """Agent types of the project that will be there once it is trusted."""
     origin: Mapping[str, str] = field(default_factory=dict)
     """key → where its value comes from: `codefleet.toml:12`, `CODEFLEET_AGENT`, `--agent`; absent: default"""
 
