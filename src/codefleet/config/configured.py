@@ -13,7 +13,6 @@ from codefleet.config.values import expanded
 from codefleet.core.errors import ConfigError
 from codefleet.core.layout import Home
 from codefleet.core.settings import BUILT_IN, AgentType, Settings
-from codefleet.ports import Workspaces
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ class Configured:
     """`ports.Configuration` over the home's file, the projects' files, the environment and the flags."""
 
     def __init__(
-        self, home: Home, workspaces: Workspaces, environ: Mapping[str, str], flags: Mapping[str, str] | None = None
+        self, home: Home, workspaces: target.Trees, environ: Mapping[str, str], flags: Mapping[str, str] | None = None
     ) -> None:
         """Variables and flags that make no sense are refused here."""
         self._home = home
@@ -140,10 +139,17 @@ class Configured:
             settings,
             git=repository.git,
             trusted=trusted,
+            agents_awaiting_trust=() if trusted else _agent_types(project.guarded, settings),
             project=replace(settings.project, name=settings.project.name or repository.path.name),
             workspace=settings.workspace if repository.git else replace(settings.workspace, mode="here"),
             landing=replace(settings.landing, target=settings.landing.target or repository.default_target),
         )
+
+
+def _agent_types(layer: Layer, settings: Settings) -> tuple[str, ...]:
+    """Agent types that a layer would add to the settings."""
+    named = dict.fromkeys(path[1] for path in layer if path[0] == "agents")
+    return tuple(name for name in named if name not in settings.agents)
 
 
 def _names(files: Iterable[Layer]) -> dict[str, Sequence[str]]:

@@ -8,15 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from codefleet.config import keys
 from codefleet.config.document import Document, Entry, Layer, Place, read
 from codefleet.config.files import content
 from codefleet.core.errors import ConfigError
-from codefleet.ports import Repository, Workspaces
+from codefleet.ports import Repository
 
 INSTRUCTION = ".codefleet/INSTRUCTION.md"
+
+
+class Trees(Protocol):
+    """The part of `ports.Workspaces` that settings are read with."""
+
+    async def probe(self, path: Path) -> Repository: ...
+
+    async def show(self, repository: Path, commit: str, path: str) -> bytes | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +61,9 @@ class _Seen:
 class Reader:
     """Reads projects, and asks git again only when a ref that matters has moved."""
 
-    workspaces: Workspaces
+    trees: Trees
     _repositories: dict[Path, _Seen] = field(default_factory=dict)
-    _trees: dict[tuple[Path, str], _Seen] = field(default_factory=dict)
+    _known: dict[tuple[Path, str], _Seen] = field(default_factory=dict)
 
     async def read(self, path: Path, *, forced: str = "", fallback: str = "") -> Project:
         """The files of the project at a path. Its target is the forced branch, else the one that its files name, else
@@ -80,7 +88,7 @@ class Reader:
         mark = _repository_mark(path / ".git")
         seen = self._repositories.get(path)
         if seen is None or mark is None or seen.mark != mark:
-            seen = self._repositories[path] = _Seen(mark, await self.workspaces.probe(path))
+            seen = self._repositories[path] = _Seen(mark, await self.trees.probe(path))
         repository: Repository = seen.value
         return repository
 
@@ -89,14 +97,14 @@ class Reader:
             return Tree()
         place = (repository.path, branch)
         mark = _branch_mark(repository.path / ".git", branch)
-        seen = self._trees.get(place)
+        seen = self._known.get(place)
         if seen is None or mark is None or seen.mark != mark:
-            seen = self._trees[place] = _Seen(mark, await self._read_tree(*place))
+            seen = self._known[place] = _Seen(mark, await self._read_tree(*place))
         tree: Tree = seen.value
         return tree
 
     async def _read_tree(self, repository: Path, branch: str) -> Tree:
-        show = self.workspaces.show
+        show = self.trees.show
         found = [(name, await show(repository, branch, name)) for name in keys.PROJECT_FILES]
         document = _only([(name, data) for name, data in found if data is not None], f" (on branch {branch})")
         instruction = await show(repository, branch, INSTRUCTION)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18})\s*([KMGT]?B)?", re.IGNORECASE)
+_LARGEST = 1 << 53
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -164,7 +165,7 @@ def whole(least: int = 0) -> Kind:
     name = f"a whole number from {least}"
 
     def check(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 53:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _LARGEST:
             raise ValueError(f"{name} is wanted")
         return value
 
@@ -199,12 +200,11 @@ def size() -> Kind:
     name = 'a size like "512MB"'
 
     def check(value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53:
-            return value
         match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
+        count = int(match[1]) * _UNITS[(match[2] or "B").upper()] if match else value
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < _LARGEST:
             raise ValueError(f"{name} is wanted")
-        return int(match[1]) * _UNITS[(match[2] or "B").upper()]
+        return count
 
     return Kind(name, check)
 
@@ -269,14 +269,17 @@ def _table(text: str) -> object:
 
 def command() -> Kind:
     """A command: a text for `sh -c`, or a list that is run as it stands."""
+    name = "a command as text, or as a list of texts"
 
     def check(value: object) -> str | tuple[str, ...]:
-        line = _texts(value) if isinstance(value, list | tuple) else _plain(value)
-        if not line or not line[0].strip() or (isinstance(line, str) and not line.strip()):
+        if not isinstance(value, str | list | tuple):
+            raise ValueError(f"{name} is wanted")
+        line = _plain(value) if isinstance(value, str) else _texts(value)
+        if not line or not (line if isinstance(line, str) else line[0]).strip():
             raise ValueError("a command that is not empty is wanted")
         return line
 
     def parse(text: str) -> object:
         return _listed(text) if text.lstrip().startswith("[") else text
 
-    return Kind("a command as text, or as a list of texts", check, parse)
+    return Kind(name, check, parse)
