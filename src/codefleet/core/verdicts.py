@@ -74,7 +74,7 @@ def _well(seen: Observed, result: Result | None) -> Verdict:
 
 
 def _nothing(reason: str) -> Verdict:
-    return Verdict(kind=Kind.OWN, outcome=Outcome.NO_CHANGE, reason=reason)
+    return Verdict(kind=Kind.OWN, outcome=Outcome.OWN_ERROR, reason=reason)
 
 
 def _salvaged(seen: Observed) -> Result | None:

@@ -181,7 +181,7 @@ def report(
     cell = admit(task, event)
     if task.epoch != epoch or not cell.targets or (cell.keeps and not _asks_live(task)):
         return keep(task, at)
-    run = _reported(task.run, result)
+    run = _reported(task.run, event, result)
     run = replace(run, head=head, files=files, result=result) if run else run
     after = move(
         task,
@@ -208,11 +208,12 @@ def _asks_live(task: Task) -> bool:
     return task.question is not None and task.question.open and task.question.live
 
 
-def _reported(run: Run | None, result: Result | None) -> Run | None:
+def _reported(run: Run | None, event: Event, result: Result | None) -> Run | None:
     """The run with its outcome; a result that comes after its question was parked answers that too."""
     asked = run is not None and run.outcome is Outcome.QUESTION and not run.ended
     before = replace(run, outcome=None) if run and asked else run
-    return marked(before, Outcome.REPORTED, result.summary if result else "")
+    outcome = Outcome.NO_CHANGE if event is Event.REPORT_NO_CHANGE else Outcome.REPORTED
+    return marked(before, outcome, result.summary if result else "")
 
 
 def report_nothing(task: Task, epoch: int, reason: str, at: At, *, most: int) -> Change:
