@@ -100,7 +100,7 @@ class MemoryStore:
         return self._put(kind, _Row(new, document, next(self._count), row.born, row.n), facts)
 
     def _put(self, kind: type[A], row: _Row, facts: Sequence[Fact]) -> Held[A]:
-        ready = [replace(fact, data=documents.data(documents.encode(fact.data))) for fact in facts]
+        ready = [documents.decode(Fact, documents.encode(fact)) for fact in facts]
         self._rows[documents.name(kind), row.value.id] = replace(row, value=documents.decode(kind, row.document))
         for fact in ready:
             self._state.last += 1

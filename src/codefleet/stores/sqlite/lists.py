@@ -20,6 +20,10 @@ from codefleet.stores.sqlite import columns, queries
 
 A = TypeVar("A", bound=Aggregate)
 
+#: Before every task in order of (rank, n), and before every record in order of (task, number, id).
+FIRST_TASK = (-(2**63), -1)
+FIRST_RECORD = ("", -1, "")
+
 #: A search looks at the rarest words, up to so many, and stops before it has to rank so many tasks.
 WORDS = 12
 RANKED = 20_000
@@ -91,7 +95,7 @@ def engines(db: apsw.Connection) -> list[Engine]:
 
 def find(db: apsw.Connection, kind: type[A], where: Filter, page: Page) -> Paged[A]:
     """A page of what a person asks for, and the cursor of the next."""
-    after = _cursor(page.after, 2 if kind is Task else 3)
+    after = _cursor(page.after, FIRST_TASK if kind is Task else FIRST_RECORD)
     with _merged(_candidates(db, kind, where, after)) as found:
         items = list(_matching(kind, found, where, page.limit + 1))
     more = len(items) > page.limit > 0
@@ -110,61 +114,54 @@ def _matching(kind: type[A], found: Iterable[Any], where: Filter, limit: int) ->
 
 
 def _candidates(db: apsw.Connection, kind: type[Any], where: Filter, after: Sequence[Any]) -> list[apsw.Cursor]:
+    """Ordered rows among which are all that match: few where an index of its own knows them, else by state."""
     if kind is not Task:
         return [_records(db, kind, where, after)]
-    narrow, bound = _narrow(where)
+    narrow = _narrow(where)
     if narrow:
-        behind = " AND (rank, n) > (?, ?)" if after else ""
-        sql = f"SELECT rank, n, document FROM task WHERE {narrow}{behind} ORDER BY rank, n"  # noqa: S608 - our own words
-        return [db.execute(sql, (*bound, *after))]
+        return [queries.cursor(db, *narrow, *after)]
     wanted = _statuses(where)
     pairs = [pair for pair in queries.rows(db, "tally_open") if not where.project or pair[0] == where.project]
-    return [_heads(db, pair, after) for pair in pairs if not wanted or pair[1] in wanted]
-
-
-def _heads(db: apsw.Connection, pair: tuple[str, str], after: Sequence[Any]) -> apsw.Cursor:
-    name = "tasks_behind" if after else "tasks"
-    return queries.cursor(db, name, *pair, *after)
+    return [queries.cursor(db, "tasks", *pair, *after) for pair in pairs if pair[1] in wanted]
 
 
 def _statuses(where: Filter) -> set[str]:
-    """The states that the conditions leave; empty: all."""
+    """The states that the conditions leave."""
     wanted = set(where.status) or set(Status)
     if where.ready:
         wanted &= {Status.PENDING}
     if where.awaiting:
         wanted &= {Status.VERIFIED}
-    return {status.value for status in wanted} or {"none"}
+    return {status.value for status in wanted}
 
 
-def _narrow(where: Filter) -> tuple[str, tuple[Any, ...]]:
-    """The condition that an index of its own answers, where one is asked for that leaves few."""
+def _narrow(where: Filter) -> tuple[str, ...]:
+    """The statement that leaves few, where such a condition is asked for, with what it binds."""
     if where.prefix:
-        return "id >= ? AND id < ?", (where.prefix, where.prefix + "\U0010ffff")
+        return "tasks_by_prefix", where.prefix, where.prefix + "\U0010ffff"
     if where.batch:
-        return "batch = ?", (where.batch,)
+        return "tasks_by_batch", where.batch
     if where.open_question:
-        return "asks > 0", ()
+        return ("tasks_asking",)
     if where.assigned_to:
-        return "assigned_to = ?", (where.assigned_to,)
-    return "", ()
+        return "tasks_by_assignee", where.assigned_to
+    return ()
 
 
 def _records(db: apsw.Connection, kind: type[Any], where: Filter, after: Sequence[Any]) -> apsw.Cursor:
-    name, (task, number, key) = documents.name(kind), after or ("", -1, "")
     if where.task:
-        return queries.cursor(db, "records_of_task", name, where.task, task, number, key)
-    return queries.cursor(db, "records", name, task, number, key)
+        return queries.cursor(db, "records_of_task", documents.name(kind), where.task, *after)
+    return queries.cursor(db, "records", documents.name(kind), *after)
 
 
-def _cursor(after: str, parts: int) -> Sequence[Any]:
+def _cursor(after: str, first: Sequence[Any]) -> Sequence[Any]:
     if not after:
-        return ()
+        return first
     try:
         found = json.loads(after)
     except ValueError:
         found = None
-    if not isinstance(found, list) or len(found) != parts:
+    if not isinstance(found, list) or [type(part) for part in found] != [type(part) for part in first]:
         raise InvalidInput(f"{after!r} is no cursor of a list")
     return found
 

@@ -192,10 +192,19 @@ WHERE words MATCH ?
 ORDER BY words.rank, task.id LIMIT ?
 
 -- name: tasks
-SELECT rank, n, document FROM task WHERE project = ? AND status = ? ORDER BY rank, n
-
--- name: tasks_behind
 SELECT rank, n, document FROM task WHERE project = ? AND status = ? AND (rank, n) > (?, ?) ORDER BY rank, n
+
+-- name: tasks_by_prefix
+SELECT rank, n, document FROM task WHERE id >= ? AND id < ? AND (rank, n) > (?, ?) ORDER BY rank, n
+
+-- name: tasks_by_batch
+SELECT rank, n, document FROM task WHERE batch = ? AND (rank, n) > (?, ?) ORDER BY rank, n
+
+-- name: tasks_by_assignee
+SELECT rank, n, document FROM task WHERE assigned_to = ? AND (rank, n) > (?, ?) ORDER BY rank, n
+
+-- name: tasks_asking
+SELECT rank, n, document FROM task WHERE asks > 0 AND (rank, n) > (?, ?) ORDER BY rank, n
 
 -- name: records
 SELECT task, number, id, document FROM record
