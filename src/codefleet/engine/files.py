@@ -19,12 +19,22 @@ def read(path: Path | str, *, most: int = MOST, folder: int | None = None) -> by
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except (OSError, ValueError):
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > most:
-            return None
-        data = file.read(most + 1)
-    return data if len(data) <= most else None
+        usable = stat.S_ISREG(about.st_mode) and about.st_size <= most
+        data = _all(descriptor, most + 1) if usable else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return data if data is not None and len(data) <= most else None
+
+
+def _all(descriptor: int, most: int) -> bytes:
+    data = b""
+    while len(data) < most and (more := os.read(descriptor, most - len(data))):
+        data += more
+    return data
 
 
 def write(path: Path, data: bytes) -> None:

@@ -27,13 +27,15 @@ from typing import Any
 from codefleet.engine import artifacts, files
 
 VERSION = 1
-KINDS = frozenset({"ask"})
+KINDS = ("ask",)
 ANSWER = ".answer.json"
 GAVE_UP = "gave_up"
 PARKED = "The question is parked. End your turn now: the task goes on with the answer, in this session where possible."
 OUTSIDE = "this is no run of the fleet: CODEFLEET_ARTIFACT_DIR is not set"
 
 MOST_TEXT, MOST_OPTION, MOST_OPTIONS = 16 << 10, 1 << 10, 20
+LONGEST = 7 * 24 * 3600
+"""Seconds that anybody may say to wait."""
 _FIRST_POLL, _SLOWEST_POLL = 0.02, 0.5
 
 
@@ -264,4 +266,4 @@ def _asked(data: Mapping[str, Any]) -> dict[str, Any] | None:
     if not isinstance(text, str) or not isinstance(options, list) or type(wait) not in {int, float}:
         return None
     plain, choices = artifacts.cut(text, MOST_TEXT).strip(), [artifacts.cut(str(one), MOST_OPTION) for one in options]
-    return {"text": plain, "options": choices[:MOST_OPTIONS], "wait": wait} if plain and wait >= 0 else None
+    return {"text": plain, "options": choices[:MOST_OPTIONS], "wait": wait} if plain and 0 <= wait <= LONGEST else None

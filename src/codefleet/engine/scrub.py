@@ -32,7 +32,7 @@ _HINTS = (
 )
 """Each form holds one of these; most text holds none and is passed fifty times faster."""
 _NAMED = re.compile(
-    r"(?ix) (?: ^|[_-] ) (?: pass(?:word|wd|phrase)? | secret | token | api_?key | private_?key | credentials? ) $"
+    r"(?ix) (?: ^|[_-] ) (?: pass(?:word|wd|phrase)? | secret | token | api[_-]?key | private[_-]?key | credentials? ) $"
     r" | ^authorization$ | ^cookie$"
 )
 

@@ -5,6 +5,7 @@ Only `task.json` is read back (it may be edited by hand), so it is never overwri
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import json
 import os
@@ -55,8 +56,13 @@ def keep_gate(home: Home, task: str, number: int, gate: str, log: bytes) -> Path
 
 
 def gate_file(gate: str) -> str:
-    plain = re.sub(r"[^\w.-]", "_", gate).lstrip(".")[:80]
-    return f"{plain or 'gate'}.log"
+    """The gate's name as the name of a file; one that had to be changed bears a digest, so that it is nobody else's."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", gate)[:80] or "gate"
+    return (
+        f"{plain}.log"
+        if plain == gate
+        else f"{plain}-{hashlib.sha256(gate.encode('utf-8', 'replace')).hexdigest()[:8]}.log"
+    )
 
 
 def link_stderr(home: Home, task: str, runs: Sequence[Run]) -> None:
