@@ -25,9 +25,10 @@ from codefleet.core.model import ACTIVITY_KINDS, FACT_KINDS, Agent, Pause, Proje
 from codefleet.core.settings import Settings
 from codefleet.engine import decide
 from codefleet.engine.backlog import Backlog, Revision
-from codefleet.ports import Clock, Configuration, Filter, Page, Repository, Store, SystemClock, Workspaces
+from codefleet.ports import Clock, Filter, Page, Repository, Store, SystemClock, Workspaces
 
 if TYPE_CHECKING:
+    from codefleet.config import Configured
     from codefleet.core.transitions.people import Edit
 
 
@@ -71,7 +72,7 @@ class Fleet:
         return GitWorkspaces(self.home.path / "quarantine")
 
     @cached_property
-    def configuration(self) -> Configuration:
+    def configuration(self) -> Configured:
         from codefleet.config import Configured
 
         return Configured(self.home, self.workspaces, self.environ, self.flags)
@@ -328,6 +329,15 @@ class Fleet:
             return f"project:{known[0].id}"
         target = await self.find(name.removeprefix("task:"))
         return target.id if target.kind == "pause" else f"task:{(await self.task(name.removeprefix('task:'))).id}"
+
+
+async def folder_of(fleet: Fleet) -> Path | None:
+    """The repository that a person stands in, or a folder that has settings of its own; else nothing."""
+    from codefleet.config.target import project_file
+
+    repository = await fleet.workspaces.probe(fleet.cwd)
+    known = repository.git or await anyio.Path(project_file(repository.path)).exists()
+    return repository.path if known else None
 
 
 def _kind(target: Target) -> str:

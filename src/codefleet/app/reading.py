@@ -14,7 +14,7 @@ from codefleet.core.errors import Failed
 from codefleet.core.layout import Home
 from codefleet.core.model import ACTIVITY_KINDS, TERMINAL, Activity, Fact, Run, Status, Task
 from codefleet.engine import artifacts, decide, views
-from codefleet.ports import Store
+from codefleet.ports import Filter, Page, Store
 
 FILES = {"plan": "PLAN_AND_STATUS.md", "knowledge": "KNOWLEDGE.md", "qa": "Q&A.md"}
 PAGE = 1000
@@ -213,3 +213,9 @@ def _behind(path: Path, offsets: dict[Path, int]) -> bytes:
 def fleet_logs(home: Home) -> list[Path]:
     """The fleet's own log files, oldest first."""
     return sorted(home.logging.glob("fleet-????-??-??.jsonl"))
+
+
+async def at_work(store: Store) -> Sequence[Task]:
+    """Tasks that are being worked on."""
+    states = (Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING)
+    return (await store.find(Task, Filter(status=states), Page(limit=50))).items

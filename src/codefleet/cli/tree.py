@@ -30,24 +30,32 @@ def _entry(section: str, module: str, text: str, attribute: str = "", **more: An
 
 
 COMMANDS: Mapping[str, Entry] = {
+    "init": _entry("Set up", "begin", "The home, and inside a git repository the project too."),
+    "config": _entry("Set up", "settings", "Show, change and check settings, and say where each comes from."),
+    "doctor": _entry("Set up", "about", "Look at agents, git, store and leftovers; repair what can be proven."),
+    "trust": _entry("Set up", "settings", "Let this repository's setup, gates and agent settings run here."),
+    "completion": _entry("Set up", "about", "Print the completion of bash, zsh or fish."),
     "add": _entry("Give work", "give", "Put a task on the backlog."),
     "edit": _entry("Give work", "give", "Change a task; what its state forbids is refused in words."),
+    "pause": _entry("Run the fleet", "act", "No new starts: of the fleet, an agent type, a project, a task."),
+    "resume": _entry("Run the fleet", "act", "New starts again."),
     "status": _entry("See", "status", "What the fleet is doing: engines, agents, counts, questions, pauses."),
     "tasks": _entry("See", "tasks", "Tasks; without a filter those in progress."),
-    "show": _entry("See", "show", "Everything about one thing: state and why, agent, runs, evidence, result."),
+    "show": _entry("See", "show", "Everything about one thing: state and why, runs, evidence, result."),
     "why": _entry("See", "show", "The rule that holds a task; without one, why nothing runs."),
+    "task": _entry("See", "read", "One artifact of a task, raw: log, plan, knowledge, qa, result, diff."),
+    "logs": _entry("See", "read", "What an agent does and says; without a target the fleet's own log."),
+    "events": _entry("See", "read", "The stream of events."),
     "answer": _entry("Act", "act", "Answer a question; without a target list the open ones."),
+    "review": _entry("Act", "review", "What awaits judgement, its diff and evidence; judge it."),
     "retry": _entry("Act", "act", "A failed, waiting or cancelled task again."),
     "cancel": _entry("Act", "act", "Stop tasks and mark them cancelled; their workspaces are kept."),
-    "pause": _entry(
-        "Run the fleet", "act", "No new starts: of the fleet, an agent type, a project, an account, a task."
-    ),
-    "resume": _entry("Run the fleet", "act", "New starts again."),
-    "review": _entry("Act", "review", "What awaits judgement, its diff and evidence; judge it."),
     "add-task": _entry("Give work", "give", "Put a task on the backlog.", "add", alias="add"),
     "list-tasks": _entry("See", "tasks", "Tasks in any state.", "list_tasks", alias="tasks --all -n 20"),
     "ready": _entry("See", "tasks", "Tasks that may start, one a line.", alias="tasks --ready"),
+    "log": _entry("See", "read", "The newest log of the fleet, raw.", alias="logs --raw"),
     "version": _entry("Set up", "about", "Print the version.", alias="--version"),
+    "agent": _entry("Act", "agent", "For agents inside a run.", hidden=True),
 }
 
 SECTIONS = ("Set up", "Give work", "Run the fleet", "See", "Act")

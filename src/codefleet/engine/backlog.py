@@ -161,6 +161,12 @@ class Backlog:
                 hint="leave one of these dependencies out",
             )
 
+    async def lift(self, key: str, kind: str) -> Task:
+        """Lift a hold of this kind, and no other."""
+        return await self._decide(
+            key, lambda task: people.unhold(task, self.at()) if task.hold and task.hold.kind == kind else Change(task)
+        )
+
     async def cancel(self, key: str) -> Task:
         task = await self._decide(key, lambda task: people.cancel(task, self.at()))
         await self._spread(task)

@@ -1,0 +1,242 @@
+"""`config` and `trust`: what holds, where it comes from, and what a repository may run here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from codefleet.cli import words
+from codefleet.cli.frame import HELP, FleetCommand, Frame, command
+
+if TYPE_CHECKING:
+    from codefleet.app import Fleet
+
+
+class Config(click.Group):
+    """Options of `config show` may stand behind `config` itself."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words_ = {"-e": "edit", "--edit": "edit", "-v": "validate", "--validate": "validate"}
+        rest = [word for word in args if word not in {"-h", "--help"}]
+        if rest and rest[0] in words_:
+            args = [words_[rest[0]], *args[1:]]
+        elif rest and rest[0].startswith("-"):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("config", cls=Config, invoke_without_command=True, context_settings=HELP)
+@click.pass_context
+def config(ctx: click.Context) -> None:
+    """Show, change and check settings, and say where each comes from. Without a word: show."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show)
+
+
+def _repository(frame: Frame) -> Path | None:
+    """The project that we stand in, if any."""
+    from codefleet.app.fleet import folder_of
+
+    return frame.run(folder_of)
+
+
+@command("show")
+@click.option("--raw", is_flag=True, help="The file as it is.")
+@click.option("--show-origin", is_flag=True, help="Where each value comes from.")
+@click.option("--project", is_flag=True, help="With --raw: the project's file.")
+def show(frame: Frame, *, raw: bool = False, show_origin: bool = False, project: bool = False) -> None:
+    """All settings that hold here."""
+    if raw:
+        path = _file(frame, project=project)
+        text = path.read_text() if path.exists() else ""
+        frame.data({"path": str(path), "text": text}, text.rstrip("\n"))
+        return
+    rows, warnings = frame.run(_rows)
+    frame.data(rows, "\n".join(_row(row, show_origin=show_origin) for row in rows))
+    for warning in warnings:
+        frame.say(warning)
+
+
+async def _rows(fleet: Fleet) -> tuple[list[dict[str, Any]], list[str]]:
+    from codefleet.app.fleet import folder_of
+    from codefleet.config import show as shown
+
+    repository = await folder_of(fleet)
+    resolved = await fleet.configuration.resolve(repository) if repository else None
+    settings = resolved.settings if resolved else fleet.configuration.home()
+    rows = [
+        {"key": row.key, "value": row.value, "origin": row.origin, "text": row.text} for row in shown.rows(settings)
+    ]
+    more = [] if settings.trusted else ["settings that can execute something are left out: `codefleet trust`"]
+    return rows, [*fleet.configuration.warnings, *(resolved.warnings if resolved else ()), *more]
+
+
+def _row(row: dict[str, Any], *, show_origin: bool) -> str:
+    origin = f"  # {row['origin']}" if show_origin else ""
+    return words.clean(f"{row['key']} = {row['text']}{origin}")
+
+
+def _file(frame: Frame, *, project: bool) -> Path:
+    """The home's file, or the project's."""
+    from codefleet.config.target import project_file
+    from codefleet.core.errors import InvalidInput
+
+    if not project:
+        return frame.home().settings
+    repository = _repository(frame)
+    if repository is None:
+        raise InvalidInput("this is no project", hint="go to a repository, or name one with -C")
+    return project_file(repository)
+
+
+@command("set")
+@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE…")
+@click.option("--project", is_flag=True, help="In the project's file.")
+def set_(frame: Frame, assignments: tuple[str, ...], *, project: bool) -> None:
+    """Set values in the home's file; comments and order stay. What makes no sense is refused."""
+    from codefleet.app import homes
+    from codefleet.config import edit
+
+    repository = _repository(frame)
+    homes.make(frame.home())
+    if project:
+        path = edit.set_in_project(frame.home(), assignments, _file(frame, project=True).parent)
+    else:
+        path = edit.set_in_home(frame.home(), assignments, repository)
+    frame.data({"path": str(path), "set": list(assignments)}, f"{path}: {', '.join(assignments)}")
+
+
+@command("edit")
+@click.option("--project", is_flag=True, help="The project's file, even if there is none yet.")
+def edit(frame: Frame, *, project: bool) -> None:
+    """Open the project's file, or the home's, in $EDITOR, and check it afterwards."""
+    from codefleet.app import homes
+    from codefleet.core.errors import Failed
+
+    homes.make(frame.home())
+    path = _file(frame, project=project or _has_file(frame))
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    try:
+        code = subprocess.run([*editor, str(path)], check=False).returncode
+    except OSError as error:
+        raise Failed(
+            f"{editor[0]} can not be started: {error.strerror}", hint="set EDITOR to one that is there"
+        ) from error
+    if code:
+        raise Failed(f"{editor[0]} ended with {code}")
+    _validate(frame)
+
+
+def _has_file(frame: Frame) -> bool:
+    from codefleet.config.target import project_file
+
+    repository = _repository(frame)
+    return repository is not None and project_file(repository).exists()
+
+
+@command("validate")
+def validate(frame: Frame) -> None:
+    """Say what is wrong with the settings. Exit 1 when something is."""
+    _validate(frame)
+
+
+def _validate(frame: Frame) -> None:
+    from codefleet.config.validate import validate as check
+
+    problems = check(frame.home(), _repository(frame))
+    found = [{"text": problem.text, "hint": problem.hint} for problem in problems]
+    lines = [f"{one['text']}{'  ' + one['hint'] if one['hint'] else ''}" for one in found]
+    frame.data(found, words.clean("\n".join(lines)))
+    if found:
+        click.get_current_context().exit(1)
+    frame.say("the settings are valid")
+
+
+for _command in (show, set_, edit, validate):
+    config.add_command(_command)
+
+
+# ---------------------------------------------------------------------------------------------------------- trust
+
+
+@click.command("trust", cls=FleetCommand)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Allow it without asking.")
+@click.option("--show", "only_show", is_flag=True, help="Only say what would be allowed.")
+@click.option("--revoke", is_flag=True, help="Allow it nothing any more.")
+@click.pass_obj
+def trust(frame: Frame, path: Path | None, *, yes: bool, only_show: bool, revoke: bool) -> None:
+    """Let this repository's setup, gates and agent settings run on this machine. Asked again when they change."""
+    place = frame.cwd / path.expanduser() if path else frame.cwd
+    if revoke:
+        known = frame.run(lambda fleet: _revoke(fleet, place))
+        frame.data({"revoked": known}, "nothing of it may run here any more" if known else "it was not trusted")
+        return
+    shown = frame.run(lambda fleet: _asked(fleet, place))
+    frame.data(shown, asked_words(shown))
+    if shown["state"] in {"trusted", "nothing"} or only_show:
+        return
+    if not (yes or agreed(frame)):
+        frame.say("not trusted: its commands do not run here; `codefleet trust --yes` allows them")
+        click.get_current_context().exit(1)
+    frame.run(lambda fleet: give(fleet, place, shown), create=True)
+    frame.say("trusted")
+
+
+async def _asked(fleet: Fleet, place: Path) -> dict[str, Any]:
+    from codefleet.app import beginning
+
+    resolved = await beginning.asked(fleet, place)
+    return asked_document(fleet, resolved)
+
+
+def asked_document(fleet: Fleet, resolved: Any) -> dict[str, Any]:
+    """What a repository asks for, and whether it has it."""
+    from codefleet.app import beginning
+
+    return {
+        "repository": str(resolved.asked.repository),
+        "state": resolved.state.value,
+        "digest": resolved.asked.digest,
+        "items": beginning.items(fleet, resolved),
+    }
+
+
+def asked_words(shown: dict[str, Any]) -> str:
+    """The same for a person who is to decide."""
+    if shown["state"] == "nothing":
+        return f"{shown['repository']} asks for nothing that needs trust"
+    lines = [f"  {_mark(item['state'])}{words.clean(item['words'])}" for item in shown["items"]]
+    return "\n".join([f"{shown['repository']} ({shown['state']}) wants on this machine:", *lines])
+
+
+def _mark(state: str) -> str:
+    return {"new": "+ ", "changed": "~ ", "nothing": "- "}.get(state, "  ")
+
+
+def agreed(frame: Frame) -> bool:
+    """Ask, where somebody can answer."""
+    return sys.stdin.isatty() and not frame.json and click.confirm("Allow this?", err=True)
+
+
+async def give(fleet: Fleet, place: Path, shown: dict[str, Any]) -> None:
+    """Allow exactly what was shown: when it has changed meanwhile, nothing is allowed."""
+    from codefleet.app import beginning
+    from codefleet.core.errors import NotAllowed
+
+    resolved = await beginning.asked(fleet, place)
+    if resolved.asked.digest != shown["digest"]:
+        raise NotAllowed("it has changed while you looked at it", hint="look again with `codefleet trust`")
+    await beginning.give(fleet, resolved)
+
+
+async def _revoke(fleet: Fleet, place: Path) -> bool:
+    from codefleet.app import beginning
+
+    return await beginning.revoke(fleet, place)
