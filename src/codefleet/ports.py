@@ -280,6 +280,8 @@ class ChildStatus:
     """Why the program could not be run at all."""
     swept: int = 0
     """Descendants that it left behind and that were ended."""
+    left: int = 0
+    """Descendants that belong to another user of this machine and could not be ended."""
     started_at: Instant | None = None
     ended_at: Instant | None = None
 
@@ -429,6 +431,8 @@ class ChangeSet:
     commits: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Files that were not committed because they are secrets, too big or another repository's."""
+    notes: tuple[str, ...] = ()
+    """What a person should know: that a rebase was cut off and where its state is kept."""
 
     @property
     def empty(self) -> bool:

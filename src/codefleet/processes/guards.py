@@ -1,0 +1,106 @@
+"""Asks for guards. They come from a nursery, a child of this process, which is replaced whenever it dies."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+import codefleet
+
+_PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from codefleet.processes.guard import nursery
+nursery.main(int(sys.argv[2]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Nursery:
+    """The process, and our end of its socket."""
+
+    process: subprocess.Popen[bytes]
+    socket: socket.socket
+
+    def ask(self, spool: Path, pidfd: int) -> bool:
+        """Send a request; False when nobody takes it."""
+        try:
+            socket.send_fds(self.socket, [os.fsencode(spool)], [pidfd] if pidfd >= 0 else [])
+        except OSError:  # dead, or so full of requests that it must be stopped
+            return False
+        return True
+
+    def end(self, *, kill: bool) -> None:
+        self.socket.close()
+        if kill:
+            self.process.kill()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Guards:
+    """One nursery at a time. A request that a dying nursery swallowed is asked again by whoever waits for it."""
+
+    def __init__(self) -> None:
+        self._nursery: Nursery | None = None
+        self._lock = anyio.Lock()
+
+    async def open(self) -> None:
+        async with self._lock:
+            await self._ready()
+
+    async def close(self) -> None:
+        """The end of the socket is the end of the nursery; its guards go on."""
+        async with self._lock:
+            await self._end(kill=False)
+
+    async def ask(self, spool: Path, pidfd: int = -1) -> None:
+        """Ask for a guard on a spool; the spool will say whether one came."""
+        async with self._lock:
+            if not (await self._ready()).ask(spool, pidfd):
+                await self._end(kill=True)
+                (await self._ready()).ask(spool, pidfd)
+
+    async def replace(self) -> None:
+        """Give up a nursery that does not serve, a stopped one for instance."""
+        async with self._lock:
+            await self._end(kill=True)
+
+    async def _ready(self) -> Nursery:
+        if self._nursery is None:
+            self._nursery = await to_thread.run_sync(_spawn)
+        return self._nursery
+
+    async def _end(self, *, kill: bool) -> None:
+        nursery, self._nursery = self._nursery, None
+        if nursery:
+            await to_thread.run_sync(partial(nursery.end, kill=kill))
+
+
+def _spawn() -> Nursery:
+    """Isolated from site packages and Python's environment; its code is found beside ours."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    place = str(Path(codefleet.__file__).parents[1])
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-I", "-c", _PROGRAM, place, str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            cwd="/",
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    return Nursery(process, ours)

@@ -1,0 +1,141 @@
+"""Says when something in a spool may have changed: one inotify for all of them. A hint; the truth is in the files."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+import struct
+from pathlib import Path
+
+import anyio
+
+from codefleet.processes.guard import kernel
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_MODIFIED = 0x2
+_HEAD = struct.Struct("iIII")
+BLIND = 0.05
+"""Seconds between looks where there is no inotify."""
+
+
+class Hint:
+    """Lets tasks wait until one spool, or a process that belongs to it, may have changed."""
+
+    def __init__(self, folder: Path, watch: int) -> None:
+        self.folder = folder
+        self.watch = watch
+        self._event = anyio.Event()
+
+    def give(self) -> None:
+        event, self._event = self._event, anyio.Event()
+        event.set()
+
+    def next(self) -> anyio.Event:
+        """The next change. To be taken before the spool is read, so that none is missed in between."""
+        return self._event
+
+    async def wait(self, change: anyio.Event, seconds: float) -> None:
+        """Until this change, or this long."""
+        with anyio.move_on_after(seconds if self.watch >= 0 else min(seconds, BLIND)):
+            await change.wait()
+
+
+class Held:
+    """A process held by a pidfd: its end gives the hint, and how it ended can still be read afterwards."""
+
+    def __init__(self, hint: Hint) -> None:
+        self.fd = -1
+        self._hint = hint
+        self._who = (0, 0)
+        self._watched = False
+
+    def hold(self, pid: int, start: int) -> bool:
+        """Hold this process instead of another; False when it is held already."""
+        if (pid, start) == self._who:
+            return False
+        self.drop()
+        self._who = (pid, start)
+        self.fd = kernel.open_process(pid, start)
+        if self.fd >= 0:
+            asyncio.get_running_loop().add_reader(self.fd, self._ended)
+            self._watched = True
+        return True
+
+    @property
+    def ended(self) -> bool:
+        return self.fd < 0 or kernel.readable(self.fd)
+
+    def _ended(self) -> None:
+        self._unwatch()
+        self._hint.give()
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            asyncio.get_running_loop().remove_reader(self.fd)
+        self._watched = False
+
+    def drop(self) -> None:
+        self._unwatch()
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+
+class Hints:
+    """All hints of one event loop. Descriptors are watched by the loop itself: the port has no task to wait in."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._hints: dict[int, set[Hint]] = {}
+
+    def open(self) -> None:
+        if self._fd < 0:
+            self._fd = int(_LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        if self._fd >= 0:
+            asyncio.get_running_loop().add_reader(self._fd, self._read)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+        self._fd = -1
+        self._hints.clear()
+
+    def of(self, folder: Path) -> Hint:
+        """A hint for a spool that exists; without inotify it merely waits."""
+        watch = self._fd
+        if watch >= 0:
+            watch = int(_LIBC.inotify_add_watch(self._fd, os.fsencode(folder), _MODIFIED))
+        hint = Hint(folder, watch)
+        if watch >= 0:
+            self._hints.setdefault(watch, set()).add(hint)
+        return hint
+
+    def drop(self, hint: Hint) -> None:
+        others = self._hints.get(hint.watch, set())
+        others.discard(hint)
+        if not others and self._hints.pop(hint.watch, None) is not None:
+            _LIBC.inotify_rm_watch(self._fd, hint.watch)
+        hint.watch = -1
+
+    def _read(self) -> None:
+        try:
+            raw = os.read(self._fd, 1 << 16)
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                return
+            raise
+        for hint in self._told(raw):
+            hint.give()
+
+    def _told(self, raw: bytes) -> set[Hint]:
+        found: set[Hint] = set()
+        at = 0
+        while at < len(raw):
+            watch, _, _, length = _HEAD.unpack_from(raw, at)
+            at += _HEAD.size + length
+            everybody = set().union(*self._hints.values()) if watch < 0 else set()
+            found |= self._hints.get(watch, everybody)
+        return found

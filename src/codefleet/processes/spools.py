@@ -1,0 +1,62 @@
+"""Starts children on spools and finds them again: the adapter behind `ports.Processes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from codefleet.ports import ChildState, ChildStatus, Clock, Job
+from codefleet.processes import child
+from codefleet.processes.child import SpoolChild
+from codefleet.processes.guards import Guards
+from codefleet.processes.hints import Hints
+from codefleet.processes.spool import lay, mend, read, void
+
+
+class Spools:
+    """`ports.Processes` for one event loop."""
+
+    def __init__(self, clock: Clock, *, patience: float = 5.0) -> None:
+        self._clock = clock
+        self._patience = patience
+        """Seconds that a guard may be found stopped before it is continued, and then replaced."""
+        self._guards = Guards()
+        self._hints = Hints()
+        self._children: list[SpoolChild] = []
+
+    async def open(self) -> None:
+        self._hints.open()
+        await self._guards.open()
+
+    async def close(self) -> None:
+        for held in self._children:
+            held.forget()
+        self._children.clear()
+        self._hints.close()
+        await self._guards.close()
+
+    async def start(self, spool: Path, job: Job) -> SpoolChild:
+        await to_thread.run_sync(lay, spool, job)
+        new = self._child(spool)
+        await new.begin()
+        return new
+
+    async def adopt(self, spool: Path) -> SpoolChild | None:
+        while read(spool).status.state is ChildState.ABSENT:
+            if await to_thread.run_sync(void, spool):
+                return None
+            await anyio.sleep(0.01)  # its guard is just beginning
+        found = self._child(spool)
+        await to_thread.run_sync(mend, spool)
+        await found.look_after()
+        return found
+
+    def peek(self, spool: Path) -> ChildStatus:
+        return child.peek(spool)
+
+    def _child(self, spool: Path) -> SpoolChild:
+        new = SpoolChild(spool, self._hints, self._guards, self._clock, self._patience)
+        self._children = [*(held for held in self._children if not held.forgotten), new]
+        return new
