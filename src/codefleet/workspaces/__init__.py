@@ -1,1 +1,5 @@
 """Where runs work; the only rooms that know git."""
+
+from codefleet.workspaces.gitworkspaces import GitWorkspaces
+
+__all__ = ["GitWorkspaces"]

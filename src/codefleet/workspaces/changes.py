@@ -1,0 +1,53 @@
+"""What a run produced, as git shows it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from codefleet.core.model import FileChange
+from codefleet.ports import ChangeSet
+from codefleet.workspaces import git
+
+_TYPES = {"A": "created", "D": "deleted"}
+
+
+def between(cwd: Path, base: str, head: str, *more: git.Call, left_out: Sequence[str] = ()) -> ChangeSet:
+    """The change set of two commits; further calls that are due are made at the same time."""
+    files, commits, tree, *_ = git.together(
+        git.Call(cwd, ("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", base, head)),
+        git.Call(cwd, ("rev-list", "--reverse", f"{base}..{head}")),
+        git.Call(cwd, ("rev-parse", f"{head}^{{tree}}")),
+        *more,
+    )
+    return ChangeSet(
+        base=base,
+        head=head,
+        tree=tree.text,
+        files=tuple(_files(files.out)),
+        commits=tuple(commits.text.split()),
+        left_out=tuple(left_out),
+    )
+
+
+def _files(out: bytes) -> Iterator[FileChange]:
+    """`--raw` entries come first (a colon, then the path), the `--numstat` ones (with the path in them) behind."""
+    items = iter([os.fsdecode(item) for item in out.split(b"\0") if item])
+    kinds: dict[str, str] = {}
+    for item in items:
+        if item.startswith(":"):
+            kinds[next(items)] = item.rpartition(" ")[2][:1]
+        else:
+            added, removed, path = item.split("\t", 2)
+            yield FileChange(
+                path=path,
+                change_type=_TYPES.get(kinds.get(path, ""), "modified"),
+                lines_added=_count(added),
+                lines_removed=_count(removed),
+            )
+
+
+def _count(number: str) -> int:
+    """Lines; none for a binary file."""
+    return int(number) if number != "-" else 0

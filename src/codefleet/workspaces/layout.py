@@ -1,0 +1,102 @@
+"""Where git keeps things, read from the file system: no process is worth these few facts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_POINTER = "gitdir: "
+#: What git writes into the lock file of a worktree that it begins to make.
+INITIALIZING = "initializing"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A working tree with its git directory and the one that it shares with the repository's other worktrees."""
+
+    path: Path
+    gitdir: Path
+    common: Path
+
+    @property
+    def own(self) -> Path:
+        """Where we keep what we know of this worktree; it goes with it."""
+        return self.gitdir / "codefleet"
+
+
+def shared(common: Path) -> Path:
+    """Where we keep what concerns the whole repository."""
+    return common / "codefleet"
+
+
+def tree_at(path: Path) -> Tree | None:
+    """The working tree whose top this is (or the bare repository that lies here); None when there is none."""
+    gitdir = _pointed(path / ".git") or (path if _is_gitdir(path) else None)
+    if gitdir is None or not _is_gitdir(gitdir):
+        return None
+    return Tree(path, gitdir, _common(gitdir))
+
+
+def tree_around(path: Path) -> Tree | None:
+    """The working tree that a path lies in."""
+    return next((tree for place in (path, *path.parents) if (tree := tree_at(place)) is not None), None)
+
+
+def is_bare(tree: Tree) -> bool:
+    """A repository without a working tree of its own."""
+    return tree.path == tree.gitdir
+
+
+def registered(common: Path, path: Path) -> Iterator[Path]:
+    """The entries of linked worktrees that say they are at this path."""
+    folder = common / "worktrees"
+    names = sorted(folder.iterdir()) if folder.is_dir() else []
+    return (entry for entry in names if _says(entry, path))
+
+
+def initializing(common: Path, path: Path) -> Iterator[Path]:
+    """Entries that a `git worktree add` for this path began and did not end; only to be asked under the lock."""
+    folder = common / "worktrees"
+    names = folder.glob(f"{_glob_free(path.name)}*") if folder.is_dir() else ()
+    return (entry for entry in names if read(entry / "locked").strip() == INITIALIZING and _maybe(entry, path))
+
+
+def read(file: Path) -> str:
+    """A small file; empty when it is not there."""
+    try:
+        return os.fsdecode(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
+
+
+def _glob_free(name: str) -> str:
+    return "".join("?" if letter in "*?[" else letter for letter in name)
+
+
+def _says(entry: Path, path: Path) -> bool:
+    return read(entry / "gitdir").rstrip("\n") == str(path / ".git")
+
+
+def _maybe(entry: Path, path: Path) -> bool:
+    return not read(entry / "gitdir") or _says(entry, path)
+
+
+def _pointed(dot_git: Path) -> Path | None:
+    if dot_git.is_dir():
+        return dot_git
+    words = read(dot_git)
+    return (dot_git.parent / words.removeprefix(_POINTER).rstrip("\n")) if words.startswith(_POINTER) else None
+
+
+def _is_gitdir(path: Path) -> bool:
+    """git asks the same: a HEAD, and objects and refs here or in the common directory."""
+    return (path / "HEAD").exists() and (
+        (path / "commondir").exists() or ((path / "objects").is_dir() and (path / "refs").is_dir())
+    )
+
+
+def _common(gitdir: Path) -> Path:
+    words = read(gitdir / "commondir").rstrip("\n")
+    return Path(os.path.normpath(gitdir / words)) if words else gitdir
