@@ -352,22 +352,17 @@ def lift_gates(task: Task, at: At) -> Change:
     return Change(after, (fact(after, "task_released", at, kind="gates"),))
 
 
-def end_run(
-    task: Task,
-    number: int,
+def closed(
+    run: Run,
     at: At,
     *,
     exit_code: int | None,
     usage: Usage = NOTHING_USED,
     cost_usd: float | None = None,
-    most: int = 3,
-) -> Change:
-    """The process tree of a run is confirmed dead: its workspace is free. `most`: attempts allowed."""
-    cell = admit(task, Event.RUN_ENDED)
-    run = _numbered(task, number)
-    if run is None or run.ended:
-        return Change(task)
-    run = replace(
+    **about: Any,
+) -> Run:
+    """The run as it is recorded once its process tree is dead."""
+    return replace(
         run,
         status=RunStatus.ENDED,
         ended_at=at.now,
@@ -377,7 +372,28 @@ def end_run(
         cost_usd=cost_usd,
         outcome=run.outcome or Outcome.OWN_ERROR,
         reason=run.reason or ("" if run.outcome else "its process ended without a report"),
+        **about,
     )
+
+
+def end_run(
+    task: Task,
+    number: int,
+    at: At,
+    *,
+    exit_code: int | None,
+    usage: Usage = NOTHING_USED,
+    cost_usd: float | None = None,
+    most: int = 3,
+    **about: Any,
+) -> Change:
+    """The process tree of a run is confirmed dead: its workspace is free. `most`: attempts allowed. `about`: what else
+    is known of the run by now."""
+    cell = admit(task, Event.RUN_ENDED)
+    run = _numbered(task, number)
+    if run is None or run.ended:
+        return Change(task)
+    run = closed(run, at, exit_code=exit_code, usage=usage, cost_usd=cost_usd, **about)
     said = fact(
         task,
         "run_ended",

@@ -1,0 +1,117 @@
+"""What is still to be done when a run is over and its slot is free again: history, views, audit, tidying. All of it can
+be done twice, and what a crash leaves undone the next engine does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from pathlib import Path
+
+import anyio.to_thread
+
+from codefleet.core.drafts import ALPHABET, ID_LENGTH
+from codefleet.core.errors import CodeFleetError, GitError
+from codefleet.core.model import Agent, Fact, Run, Status, Task
+from codefleet.core.transitions import At
+from codefleet.engine import artifacts, decide, files, ledger, views
+from codefleet.engine.case import Case
+from codefleet.engine.claims import remember
+from codefleet.engine.prepare import workspace_of
+from codefleet.ports import Filter, Page
+
+log = logging.getLogger(__name__)
+
+MOST_ACTIVITY = 20_000
+_IDS = re.compile(rf"[{ALPHABET}]{{{ID_LENGTH}}}")
+
+
+async def after(case: Case, run: Run, agent: Agent) -> None:
+    """The run is over. What of this can not be done is said in the log and changes nothing else."""
+    task = (await decide.task(case.parts.store, case.key)).value
+    await remember(case.parts, run)
+    at = At(case.parts.clock.now(), case.engine)
+    await ledger.credit(case.parts.store, agent, task, run, at)
+    for act in (audit, tidy, show):
+        try:
+            await act(case, task)
+        except (CodeFleetError, OSError) as error:
+            log.warning("aftermath", extra={"task_id": case.key, "run": case.run_id, "error": str(error)})
+
+
+async def audit(case: Case, task: Task) -> None:
+    """Tell of refs that moved during the run although it had no business with them."""
+    before = files.read(case.folder / "refs.json", most=64 << 20)
+    run = case.run_of(task) or (await _closed(case))
+    if before is None or run is None or not run.branch:
+        return
+    own = [f"refs/heads/{run.branch}", "refs/codefleet/*"]
+    for move in await case.parts.workspaces.audit(case.repository, json.loads(before), own):
+        text = (
+            f"{move.ref} moved from {move.before[:12] or 'nothing'} to {move.after[:12] or 'nothing'} during {run.id}"
+        )
+        log.warning("foreign_move", extra={"task_id": case.key, "run": run.id, "ref": move.ref})
+        said = Fact(
+            kind="error",
+            at=case.parts.clock.now(),
+            by=case.engine,
+            project=task.project,
+            task_id=task.id,
+            run=run.id,
+            data={"code": "foreign_move", "text": text},
+        )
+        await decide.change(case.parts.store, case.key, lambda now, said=said: decide.stated(now, said))  # type: ignore[misc]
+    (case.folder / "refs.json").unlink(missing_ok=True)
+
+
+async def _of_the_fleet(case: Case, ref: str) -> bool:
+    """Is it the branch of another task, which works at the same time?"""
+    found = await case.parts.store.get(Task, _IDS.findall(ref))
+    return any(held.value.branch_name and held.value.branch_name in ref for held in found)
+
+
+async def _closed(case: Case) -> Run | None:
+    found = await case.parts.store.get(Run, [case.run_id])
+    return found[0].value if found else None
+
+
+async def tidy(case: Case, task: Task) -> None:
+    """Free the workspace of a task that is completed; all else stays until a person cleans up."""
+    run = task.run
+    if not task.lingering:
+        await anyio.to_thread.run_sync(artifacts.merge_back, case.parts.home, case.key, case.number)
+    if task.status is not Status.COMPLETED or run is None or not run.ended or case.here:
+        return
+    where = workspace_of(case, run)
+    if where is None or not where.git or not where.path.exists():
+        return
+    try:
+        kept = await case.parts.workspaces.release(where, task_id=task.id)
+    except GitError as error:
+        kept = error.message
+    if kept:
+        log.info("workspace_kept", extra={"task_id": task.id, "why": kept})
+
+
+async def show(case: Case, task: Task) -> None:
+    """Write the files that people look at."""
+    store = case.parts.store
+    page = await store.find(Run, Filter(task=task.id), Page(limit=500))
+    activity = await store.activity(case.run_id, -1, MOST_ACTIVITY)
+    facts = await store.facts("", 10_000, task=task.id)
+    await anyio.to_thread.run_sync(views.write, case.parts.home, task, page.items, activity, facts)
+    run = next((one for one in page.items if one.id == case.run_id), None)
+    if run is not None and run.base and run.head:
+        patch = await case.parts.workspaces.diff(case.repository, run.base, run.head)
+        views.keep(case.parts.home, task.id, case.number, "diff.patch", patch)
+
+
+def drop_old_spools(root: Path, before: float) -> int:
+    """Remove raw output that nobody has touched since a moment (in seconds); how many runs it was of."""
+    dropped = 0
+    for folder in root.iterdir() if root.is_dir() else ():
+        if folder.is_dir() and folder.stat().st_mtime < before:
+            shutil.rmtree(folder, ignore_errors=True)
+            dropped += 1
+    return dropped

@@ -1,0 +1,107 @@
+"""What a running agent asks: taken from its folder, put to a person, answered back."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import anyio.to_thread
+
+from codefleet.core.errors import NotAllowed
+from codefleet.core.model import Question, Status, Task
+from codefleet.core.transitions import At, Change, people, runs
+from codefleet.core.transitions.change import fact
+from codefleet.engine import artifacts, requests
+from codefleet.engine.case import Case
+from codefleet.engine.requests import Request
+
+log = logging.getLogger(__name__)
+
+MOST_OPTIONS = 20
+
+
+class Asking:
+    """Serves the requests of one run's agent."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+
+    @property
+    def _folder(self) -> Path:
+        return self._case.artifacts / artifacts.REQUESTS
+
+    async def serve(self, task: Task) -> None:
+        """Look at what lies there now."""
+        for request in await anyio.to_thread.run_sync(requests.pending, self._folder):
+            await self._one(task, request)
+        await self._look_after_question(task)
+
+    async def _one(self, task: Task, request: Request) -> None:
+        run = self._case.run_of(task)
+        if run is None or not requests.matches(request, run.token):
+            await self._refuse(task, request)
+            return
+        question = task.question
+        if question is not None and question.run == run.id and question.request == request.number:
+            self._tell(question, request)
+        elif task.status is Status.IN_PROGRESS:
+            await self._ask(task, request)
+        elif question is None or not question.open:
+            requests.reply(self._folder, request, {"parked": True})
+
+    def _tell(self, question: Question, request: Request) -> None:
+        """What became of the question, if anything did."""
+        if question.answer is not None:
+            artifacts.write_answer(self._case.artifacts, question)
+            requests.reply(self._folder, request, {"answer": question.answer})
+        elif not question.live or question.moot:
+            requests.reply(self._folder, request, {"parked": True})
+
+    async def _refuse(self, task: Task, request: Request) -> None:
+        why = request.refused or "its token is not that of the run"
+        log.warning("request_refused", extra={"task_id": task.id, "run": self._case.run_id, "why": why})
+        requests.reply(self._folder, request, {"refused": why})
+        said = f"request {request.number} was refused: {why}"
+        await self._case.commit(lambda now, at: Change(now, (fact(now, "error", at, code="request", text=said),)))
+
+    async def _ask(self, task: Task, request: Request) -> None:
+        epoch = task.run.epoch if task.run else 0
+        text = str(request.data.get("text", ""))[: artifacts.MOST_SUMMARY].strip() or "(no words)"
+        given = request.data.get("options")
+        options = tuple(str(one)[:200] for one in given[:MOST_OPTIONS]) if isinstance(given, list) else ()
+
+        def asked(now: Task, at: At) -> Change:
+            return runs.ask(now, epoch, text, at, options=options, live=True, request=request.number)
+
+        change = await self._case.commit(asked, by=task.assigned_to or "")
+        if change.task.question is not None:
+            artifacts.ask(self._case.artifacts, change.task.question)
+
+    async def _look_after_question(self, task: Task) -> None:
+        """Park a live question whose asker or whose time is gone; take an answer that was written by hand."""
+        question = task.question
+        if task.status is not Status.WAITING or question is None or not question.live or not question.open:
+            return
+        by_hand = artifacts.answered(self._case.artifacts, question.id)
+        if by_hand is not None:
+            await self._case.commit(lambda now, at: people.answer(now, by_hand, at), by="person")
+            return
+        limit = self._case.settings.limits.question_live_minutes * 60_000
+        asker = Request(number=question.request)
+        if self._case.parts.clock.now() - question.asked_at >= limit or requests.gave_up(self._folder, asker):
+            await self._park()
+
+    async def _park(self) -> None:
+        try:
+            await self._case.commit(runs.park)
+        except NotAllowed as error:
+            log.info("overtaken", extra={"task_id": self._case.key, "why": error.message})
+
+    async def park(self, task: Task) -> None:
+        """Tell whoever still waits that the question is parked."""
+        question = task.question
+        if question is None:
+            return
+        artifacts.ask(self._case.artifacts, question)
+        for request in await anyio.to_thread.run_sync(requests.pending, self._folder):
+            requests.reply(self._folder, request, {"parked": True})

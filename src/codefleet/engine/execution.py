@@ -1,0 +1,560 @@
+"""One run from where it stands to its end: the same for a run just assigned and for one that another engine left.
+
+What is to be done next follows from the task as it is stored (`stage_of`) and from what lies on the spools, never from
+memory, so a run can change hands at any instant. Each stage ends by a commit that makes another stage the right one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Any
+
+import anyio
+
+from codefleet.core.errors import GitError, NotAllowed
+from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Run, Status, Task
+from codefleet.core.progress import Progress
+from codefleet.core.transitions import At, Change, people, runs
+from codefleet.core.transitions.change import fact
+from codefleet.core.verdicts import Kind, Observed, Verdict, judge
+from codefleet.engine import artifacts, decide, prompt, proof, speaking
+from codefleet.engine.asking import Asking
+from codefleet.engine.bell import Bell
+from codefleet.engine.case import Case
+from codefleet.engine.prepare import Declined, place, prepare, workspace_of
+from codefleet.engine.talk import Talk, total
+from codefleet.ports import ChangeSet, ChildState, ChildStatus, EndingKind
+
+log = logging.getLogger(__name__)
+
+POLL = 0.25
+"""Seconds between looks at what the agent has put down for us."""
+LOOK_AGAIN = 30.0
+"""Seconds between looks whether gates that could not run have been changed."""
+END_OF_TURN = 20.0
+"""Seconds that an agent gets to end its turn when its question was parked."""
+FAREWELL = 10.0
+"""Seconds that a live session gets to end when it was asked to."""
+GRACE = 5.0
+RUNNING = frozenset({Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING})
+
+
+class Stage(Enum):
+    PREPARE = auto()
+    RESUME = auto()
+    FOLLOW = auto()
+    PROVE = auto()
+    LEAVE = auto()
+    END = auto()
+
+
+FAILURES = {
+    EndingKind.OWN_ERROR: Outcome.OWN_ERROR,
+    EndingKind.DRIVER_ERROR: Outcome.DRIVER_ERROR,
+    EndingKind.ACCOUNT_ERROR: Outcome.ACCOUNT_ERROR,
+    EndingKind.CONTEXT: Outcome.CONTEXT,
+}
+ENDED_BY = {
+    "limit": (Outcome.TIMEOUT, "it ran longer than it may"),
+    "flood": (Outcome.FLOOD, "it printed more than it may"),
+}
+
+
+class Execution:
+    """`run` it in a task group; `notice` when the task changed elsewhere, `stop` to let go of it."""
+
+    def __init__(self, case: Case, *, fresh: bool) -> None:
+        self.case = case
+        self.struck: tuple[Outcome, str] | None = None
+        """How the driver or the account failed, if one did."""
+        self.started_well = False
+        self.closed: Run | None = None
+        """The run as it was when it ended here."""
+        self.stuck = False
+        """Waits for gates that can not run."""
+        self._fresh = fresh
+        self._stopping = False
+        self._draining = False
+        self._bell = Bell()
+        self._news = Bell()
+        self._task: Task | None = None
+        self._talks: list[Talk] = []
+        self._stage: Stage | None = None
+        self._scope = anyio.CancelScope()
+        self._asking = Asking(case)
+        self._listening: anyio.abc.TaskGroup | None = None
+
+    # ------------------------------------------------------------------------------------------ from outside
+
+    def notice(self) -> None:
+        """The task was changed by somebody else."""
+        self._news.ring()
+
+    def stop(self) -> None:
+        """End the agent, keep its work, put the task back."""
+        self._stopping = True
+        self._news.ring()
+
+    def drain(self) -> None:
+        """No waiting for what only a person can repair."""
+        self._draining = True
+        self._news.ring()
+
+    # ------------------------------------------------------------------------------------------------ stages
+
+    async def run(self) -> None:
+        """Until the run has ended, or must be left for another engine."""
+        acts: dict[Stage, Callable[[Task], Awaitable[None]]] = {
+            Stage.PREPARE: self._prepare,
+            Stage.RESUME: self._resume,
+            Stage.FOLLOW: self._follow,
+            Stage.PROVE: self._prove,
+            Stage.LEAVE: self._leave,
+            Stage.END: self._end,
+        }
+        async with anyio.create_task_group() as group:
+            self._listening = group
+            if not self._fresh:
+                await self.case.stop_children(agents=False)
+            group.start_soon(self._watch)
+            while (stage := await self._look()) is not None:
+                with anyio.CancelScope() as self._scope:
+                    await self._act(acts[stage])
+                if stage is Stage.LEAVE:
+                    break
+            group.cancel_scope.cancel()
+
+    async def _act(self, act: Callable[[Task], Awaitable[None]]) -> None:
+        """One stage. What the table refuses was overtaken by somebody: look again."""
+        assert self._task is not None  # noqa: S101  set by every look
+        try:
+            await act(self._task)
+        except NotAllowed as error:
+            log.info("overtaken", extra={"task_id": self.case.key, "run": self.case.run_id, "why": error.message})
+
+    async def _look(self) -> Stage | None:
+        """Read the task; the stage that is right now, None when the run has ended."""
+        case = self.case
+        held = await case.patiently(lambda: decide.task(case.parts.store, case.key))
+        self._task = held.value
+        run = case.run_of(self._task)
+        self._stage = None if run is None or run.ended else self._stage_of(self._task)
+        return self._stage
+
+    def _stage_of(self, task: Task) -> Stage:
+        if task.run is None or task.run.number != self.case.number:
+            return Stage.END
+        if task.status is Status.VERIFYING:
+            stuck = self._draining and task.hold is not None and task.hold.kind == "gates"
+            return Stage.LEAVE if self._stopping or stuck else Stage.PROVE
+        live = task.status is Status.WAITING and task.question is not None and task.question.live
+        if self._stopping or not (live or task.status in {Status.ASSIGNED, Status.IN_PROGRESS}):
+            return Stage.END
+        if task.status is Status.ASSIGNED:
+            return Stage.PREPARE if self._fresh else Stage.RESUME
+        return Stage.FOLLOW
+
+    async def _watch(self) -> None:
+        """Abort a stage that is not the right one any more."""
+        while True:
+            await self._news.wait()
+            before = self._stage
+            after = await self._look()
+            if before is not None and after is not before and before not in {Stage.END, Stage.LEAVE}:
+                self._scope.cancel()
+            self._bell.ring()
+
+    # ---------------------------------------------------------------------------------------- prepare, start
+
+    async def _prepare(self, task: Task) -> None:
+        """A workspace, a prompt, and the agent on its spool."""
+        made = await prepare(self.case, task)
+        if isinstance(made, Declined):
+            await self._decline(made.hold)
+            return
+        await self._start(await self._speak(task, made.text, resume=made.resume))
+
+    async def _resume(self, task: Task) -> None:
+        """Another engine died between assign and start: the spool tells whether an agent ran."""
+        if await self._adopted():
+            self.case.workspace = await self.case.patiently(lambda: place(self.case, task))
+            await self._start(self._talks[-1])
+        else:
+            await self._fall("its engine died before its agent was started", explained=False)
+
+    async def _decline(self, hold: Hold) -> None:
+        self.case.sweep_tmp()
+        await self.case.commit(lambda task, at: runs.decline(task, self._epoch(task), hold, at))
+
+    async def _start(self, talk: Talk) -> None:
+        """Record that the agent runs, or why it could not."""
+        status = talk.child.status()
+        if status.exec_error:
+            self.struck = (Outcome.DRIVER_ERROR, status.exec_error)
+            await self._finish(lambda task, at: self._driver_failed(task, at, Outcome.DRIVER_ERROR, status.exec_error))
+            return
+        where = self.case.workspace
+        about: dict[str, Any] = {}
+        if where is not None:
+            about = {"workspace": str(where.path), "branch": where.branch, "base": where.base}
+        await self.case.commit(
+            lambda task, at: (
+                runs.start(task, self._epoch(task), at, pid=status.pid, **about)
+                if task.status is Status.ASSIGNED
+                else Change(task)
+            )
+        )
+
+    def _epoch(self, task: Task) -> int:
+        """The epoch that this run was assigned under; 0, which no run has, when it is not the task's run any more."""
+        return task.run.epoch if task.run is not None and task.run.number == self.case.number else 0
+
+    # ------------------------------------------------------------------------------------------------ follow
+
+    async def _follow(self, task: Task) -> None:
+        """Listen to the agent until its turn is over, and answer what it asks."""
+        talk = await self._talking(task)
+        while talk is not None and not (talk.turn_is_over or talk.heard_all):
+            if self._task is not None:
+                await self._asking.serve(self._task)
+            await self._bell.wait(POLL)
+        if talk is not None and self._task is not None:
+            await self._judge(self._task, talk)
+
+    async def _talking(self, task: Task) -> Talk | None:
+        """The child that works on the present round: known, adopted, or told to now."""
+        self._know_workspace(task)
+        if not self._talks:
+            await self._adopted()
+        talk = self._talks[-1] if self._talks else None
+        round_ = task.run.round if task.run else 0
+        if talk is not None and round_ in talk.said.rounds:
+            return talk
+        text = speaking.message(self.case, round_)
+        if talk is not None and talk.alive and self.case.driver.capabilities.live:
+            await talk.tell(speaking.kept_at(self.case, talk.name), round_, text, speaking.uuid_of(self.case, round_))
+            return talk
+        session = self._session(task)
+        return await self._speak(task, text, resume=bool(session), session=session)
+
+    async def _speak(self, task: Task, text: str, *, resume: bool, session: str = "") -> Talk:
+        """Start a child of the agent and listen to it."""
+        talk = await speaking.speak(self.case, task, text, self._bell, resume=resume, session=session)
+        self._listen(talk)
+        return talk
+
+    async def _adopted(self) -> bool:
+        """Take up all children of the agent that ran; is there one?"""
+        if not self._talks:
+            for talk in await speaking.adopt(self.case, self._bell):
+                self._listen(talk)
+        return bool(self._talks)
+
+    def _listen(self, talk: Talk) -> None:
+        self._talks.append(talk)
+        assert self._listening is not None  # noqa: S101  set by `run`
+        self._listening.start_soon(talk.listen, self.case.parts.store, self.case.parts.clock, self.case.scrubber)
+
+    def _session(self, task: Task) -> str:
+        """The session that a next child of this run can go on with."""
+        if not self.case.driver.capabilities.resume or not self._talks:
+            return ""
+        progress = self._talks[-1].progress
+        known = task.run.session_id if task.run and progress.started else ""
+        return progress.session_id or known
+
+    def _know_workspace(self, task: Task) -> None:
+        if self.case.workspace is None and task.run is not None:
+            self.case.workspace = workspace_of(self.case, task.run)
+
+    # ------------------------------------------------------------------------------------------------- judge
+
+    async def _judge(self, task: Task, talk: Talk) -> None:
+        """The turn is over: commit what it left, and decide what it was."""
+        status = talk.child.status()
+        if talk.heard_all and status.ended_by == "stop":
+            await self._fall("its engine stopped it", explained=True)
+            return
+        if self._resumed_in_vain(talk, status):
+            await self._begin_anew(task, talk)
+            return
+        try:
+            changes = await self._settled(task)
+        except GitError as error:
+            await self._fall(f"its workspace can not be read: {error.message}", explained=False)
+            return
+        verdict = judge(self._observed(task, talk, status, changes))
+        await self._decide(verdict, changes)
+
+    def _resumed_in_vain(self, talk: Talk, status: ChildStatus) -> bool:
+        """Did it end at once because the session that it should go on with is not there?"""
+        failed = self._failure(talk, status)[0]
+        return talk.said.resume and talk.heard_all and not talk.progress.started and failed is not None
+
+    async def _begin_anew(self, task: Task, talk: Talk) -> None:
+        self._talks.remove(talk)
+        made = await prepare(self.case, task, fresh_session=True)
+        if isinstance(made, Declined):
+            await self._fall(made.hold.text, explained=True)
+            return
+        text = made.text if not (task.run and task.run.round) else speaking.message(self.case, task.run.round)
+        await self._speak(task, text, resume=False)
+
+    async def _settled(self, task: Task) -> ChangeSet | None:
+        """What the run produced, as git shows it; None where there is no git."""
+        where = self.case.workspace
+        if where is None or not where.git:
+            return None
+        settle = self.case.parts.workspaces.settle
+        return await self.case.patiently(
+            lambda: settle(where, task_id=self.case.key, number=self.case.number, title=task.title)
+        )
+
+    def _observed(self, task: Task, talk: Talk, status: ChildStatus, changes: ChangeSet | None) -> Observed:
+        failed, reason = self._failure(talk, status)
+        return Observed(
+            expects=task.expects,
+            failed=failed,
+            reason=reason,
+            code_known=status.known or not talk.heard_all,
+            changed=None if changes is None else not changes.empty,
+            result=artifacts.read_result(self.case.artifacts),
+            words=talk.progress.text,
+        )
+
+    def _failure(self, talk: Talk, status: ChildStatus) -> tuple[Outcome | None, str]:
+        if talk.heard_all and status.ended_by in ENDED_BY:
+            return ENDED_BY[status.ended_by]
+        if status.exec_error:
+            return Outcome.DRIVER_ERROR, status.exec_error
+        ending = self.case.driver.conclude(talk.progress, status, speaking.errors(self.case, talk.name))
+        return FAILURES.get(ending.kind), ending.reason
+
+    async def _decide(self, verdict: Verdict, changes: ChangeSet | None) -> None:
+        if verdict.kind is Kind.REPORT:
+            self.started_well = True
+            await self._report(verdict, changes)
+        elif verdict.kind is Kind.DRIVER:
+            self.struck = (verdict.outcome, verdict.reason)
+            await self._finish(lambda task, at: self._driver_failed(task, at, verdict.outcome, verdict.reason))
+        else:
+            await self._finish(lambda task, at: self._without_report(task, at, verdict, changes))
+
+    async def _report(self, verdict: Verdict, changes: ChangeSet | None) -> None:
+        head, tree, files = (changes.head, changes.tree, changes.files) if changes else ("", "", ())
+
+        def reported(task: Task, at: At) -> Change:
+            epoch = self._epoch(task)
+            change = runs.report(task, epoch, verdict.event, at, head=head, files=files, result=verdict.result)
+            return change.then(lambda after: runs.learn(after, epoch, at, tree=tree))
+
+        await self.case.commit(reported)
+
+    def _driver_failed(self, task: Task, at: At, outcome: Outcome, reason: str) -> Change:
+        return runs.fail_driver(task, self._epoch(task), outcome, reason, at)
+
+    def _without_report(self, task: Task, at: At, verdict: Verdict, changes: ChangeSet | None) -> Change:
+        """It asked, used up its context, or failed: what it committed so far stays with the run."""
+        epoch = self._epoch(task)
+        if changes is not None:
+            task = runs.learn(task, epoch, at, head=changes.head, tree=changes.tree, files=changes.files).task
+        if verdict.kind is Kind.ASK or task.status is Status.WAITING:
+            return runs.ask(task, epoch, verdict.reason, at, live=False)
+        if verdict.kind is Kind.CONTEXT:
+            return runs.run_out_of_context(task, epoch, at)
+        return runs.fail(task, epoch, verdict.outcome, verdict.reason, at, most=self.case.settings.limits.attempts)
+
+    # ------------------------------------------------------------------------------------------------- prove
+
+    async def _prove(self, task: Task) -> None:
+        """Run the gates on what it brought; send red back, hold what can not run."""
+        self._know_workspace(task)
+        await self._adopted()
+        run = task.run
+        if run is None:  # pragma: no cover - a task that is verified has a run
+            return
+        await self.case.commit(runs.lift_gates)
+        if not self.case.settings.gates:
+            await self._green(run, ())
+            return
+        said = await proof.prove(self.case, run.head, run.tree)
+        if isinstance(said, proof.Green):
+            await self._green(run, said.gates)
+        elif isinstance(said, proof.Red):
+            await self._red(task, said)
+        else:
+            await self._hold(said.text)
+
+    async def _green(self, run: Run, gates: tuple[GateResult, ...]) -> None:
+        evidence = Evidence(commit=run.head or None, tree=run.tree or None, base=run.base or None, gates=gates)
+        policy = self.case.settings.policy
+
+        def passed(task: Task, at: At) -> Change:
+            doubt = task.outcome == "no_change" and task.expects.value == "change"
+            awaiting = "review" if doubt or policy == "review" else None
+            return runs.pass_gates(task, self._epoch(task), evidence, at, proven=bool(gates), awaiting=awaiting)
+
+        await self._finish(passed)
+
+    async def _red(self, task: Task, red: proof.Red) -> None:
+        """Back to the same session with the output while rounds are left; the message is kept before the commit."""
+        text = prompt.red_gate(red.result, red.gate.command, red.log, mark=prompt.new_mark())
+        round_ = task.run.round + 1 if task.run else 1
+        speaking.keep_message(self.case, round_, text)
+        short = prompt.tail(red.log)[-2000:]
+
+        def failed(task: Task, at: At) -> Change:
+            most = self.case.settings.limits.rounds
+            change = runs.fail_gates(task, self._epoch(task), red.result, short, at, most=most)
+            return (
+                change.then(lambda after: runs.note(after, text, at)) if change.task.status is Status.FAILED else change
+            )
+
+        await self.case.commit(failed)
+
+    async def _hold(self, text: str) -> None:
+        """Wait until somebody lifts the hold or changes the gates."""
+        case = self.case
+        digest = proof.gate_digest(case.settings.gates)
+        await case.commit(lambda task, at: runs.hold_gates(task, self._epoch(task), text, at))
+        self.stuck = True
+        self._news.ring()
+        while self._task is not None:
+            await self._bell.wait(LOOK_AGAIN)
+            case.settings = await case.parts.configuration.project(case.repository)
+            held = self._task.hold is not None and self._task.hold.kind == "gates"
+            if not held or proof.gate_digest(case.settings.gates) != digest:
+                break
+        self.stuck = False
+        await case.commit(runs.lift_gates)
+
+    # --------------------------------------------------------------------------------------------------- end
+
+    async def _leave(self, task: Task) -> None:
+        """The task stays as it is; what runs is ended, and the next engine goes on."""
+        log.info("left", extra={"task_id": task.id, "run": self.case.run_id, "status": str(task.status)})
+        await self._close(polite=False)
+
+    async def _fall(self, why: str, *, explained: bool) -> None:
+        """The run is over by no fault of the task: its work is saved, the task goes back."""
+        await self._let_go(
+            lambda task, at: runs.interrupt(task, self._epoch(task), why, at, explained=explained), settle=False
+        )
+
+    async def _end(self, task: Task) -> None:
+        """It is not this run's turn any more: end its tree, save its work, free its workspace."""
+        self._know_workspace(task)
+        await self._adopted()
+        if task.status is Status.WAITING and not self._stopping:
+            await self._asking.park(task)
+            await self._let_turn_end()
+            await self._let_go(lambda task, _: Change(task), settle=task.run is not None and not task.run.ended)
+        elif self._stopping and task.status in RUNNING:
+            await self._fall("its engine was stopped", explained=True)
+        else:
+            await self._let_go(lambda task, _: Change(task), settle=False)
+
+    async def _let_go(self, decision: Callable[[Task, At], Change], *, settle: bool) -> None:
+        status = await self._close(polite=settle)
+        saved = await self._saved(settle=settle)
+
+        def all_at_once(task: Task, at: At) -> Change:
+            change = decision(task, at).then(lambda now: Change(now, saved(now, at)))
+            change = change.then(lambda now: self._ended(now, at, status))
+            return change.then(lambda now: self._accepted(now, at))
+
+        await self.case.commit(all_at_once)
+        self.case.sweep_tmp()
+
+    async def _let_turn_end(self) -> None:
+        talk = self._talks[-1] if self._talks else None
+        with anyio.move_on_after(END_OF_TURN):
+            while talk is not None and not (talk.turn_is_over or talk.heard_all):
+                await self._bell.wait(POLL)
+
+    async def _saved(self, *, settle: bool) -> Callable[[Task, At], tuple[Fact, ...]]:
+        """Keep what the run has left, as commits on its branch or beside it; the facts that say so."""
+        where, case = self.case.workspace, self.case
+        if where is None or not where.git or not where.path.exists():
+            return _nothing_to_say
+        if settle and self._task is not None:
+            await self._settled(self._task)
+            return _nothing_to_say
+        salvage = case.parts.workspaces.salvage
+        try:
+            kept = await case.patiently(lambda: salvage(where, task_id=case.key, number=case.number))
+        except GitError as error:
+            text = f"its work could not be saved: {error.message}"
+            return lambda task, at: (fact(task, "error", at, code="salvage", text=text),)
+        if kept is None:
+            return _nothing_to_say
+        files = list(kept.files[:50])
+        return lambda task, at: (fact(task, "work_salvaged", at, run=case.run_of(task), ref=kept.ref, files=files),)
+
+    async def _finish(self, decision: Callable[[Task, At], Change]) -> None:
+        """End the session and the tree, then commit the decision, the end of the run and, where policy says so, the
+        acceptance of its work, as one."""
+        status = await self._close(polite=True)
+
+        def all_at_once(task: Task, at: At) -> Change:
+            change = decision(task, at).then(lambda now: self._ended(now, at, status))
+            return change.then(lambda now: self._accepted(now, at))
+
+        await self.case.commit(all_at_once)
+        self.case.sweep_tmp()
+
+    def _ended(self, task: Task, at: At, status: ChildStatus) -> Change:
+        run = self.case.run_of(task)
+        if run is None or run.ended:
+            return Change(task)
+        used = self._used()
+        end = {"exit_code": status.code, "usage": used.usage, "cost_usd": used.cost_usd, **self._session_left(run)}
+        self.closed = runs.closed(run, at, **end)
+        return runs.end_run(task, self.case.number, at, most=self.case.settings.limits.attempts, **end)
+
+    def _session_left(self, run: Run) -> dict[str, Any]:
+        """A session that never came up can not be gone on with."""
+        started = [talk.progress for talk in self._talks if talk.progress.started]
+        if not started:
+            return {"session_id": ""}
+        return {"session_id": started[-1].session_id or run.session_id, "model": started[-1].model or run.model}
+
+    def _accepted(self, task: Task, at: At) -> Change:
+        if task.status is not Status.VERIFIED or task.awaiting is not None or self.case.settings.policy != "none":
+            return Change(task)
+        return people.accept(task, at)
+
+    def _used(self) -> Progress:
+        return total([talk.progress for talk in self._talks])
+
+    async def _close(self, *, polite: bool) -> ChildStatus:
+        """End all that runs: a live session by its own farewell, the rest at once. The agent's last exit status."""
+        last = self._talks[-1] if self._talks else None
+        if last is not None and polite and last.alive:
+            await self._say_farewell(last)
+        grace = 0.0 if last is None else GRACE
+        for talk in self._talks:
+            if talk.child.status().state is not ChildState.DONE:
+                await talk.child.stop(grace)
+        await self.case.stop_children(agents=True)
+        with anyio.move_on_after(FAREWELL):
+            while any(talk.alive for talk in self._talks):
+                await self._bell.wait(POLL)
+        return last.child.status() if last is not None else ChildStatus()
+
+    async def _say_farewell(self, talk: Talk) -> None:
+        if not self.case.driver.capabilities.live:
+            return
+        line = self.case.driver.farewell()
+        if line:
+            await talk.child.send(line)
+        with anyio.move_on_after(FAREWELL):
+            while talk.child.status().state is not ChildState.DONE:
+                await self._bell.wait(POLL)
+
+
+def _nothing_to_say(_task: Task, _at: At) -> tuple[Fact, ...]:
+    return ()

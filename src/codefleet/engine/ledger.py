@@ -1,0 +1,109 @@
+"""Changing the small aggregates beside a task: pauses and the fleet's members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from codefleet.core.errors import Exists, Stale
+from codefleet.core.model import Agent, AgentStatus, Fact, Outcome, Pause, Run, Status, Task
+from codefleet.core.settings import AgentType
+from codefleet.core.transitions import At, pauses
+from codefleet.ports import Store
+
+N = TypeVar("N", Pause, Agent)
+
+
+async def revise(store: Store, new: N, decision: Callable[[N], tuple[N, Sequence[Fact]]]) -> tuple[N, Sequence[Fact]]:
+    """Apply a decision to the aggregate of this id, made as `new` where there is none."""
+    while True:
+        found = await store.get(type(new), [new.id])
+        before = found[0].value if found else new
+        after, facts = decision(before)
+        try:
+            if not found:
+                await store.add(after, facts)
+            elif after != before:
+                await store.commit(found[0], after, facts)
+        except (Stale, Exists):
+            continue
+        return after, facts
+
+
+def selector_of(outcome: Outcome, name: str, agent: AgentType) -> str:
+    """What is paused when starts fail like this: the account, or the agent type."""
+    if outcome is Outcome.ACCOUNT_ERROR:
+        return pauses.selector("account", agent.account or name)
+    return pauses.selector("agent", name)
+
+
+async def strike(store: Store, selector: str, failure: str, at: At) -> Sequence[Fact]:
+    _, facts = await revise(store, Pause(id=selector), lambda pause: pauses.strike(pause, failure, at))
+    return facts
+
+
+async def clear(store: Store, selectors: Sequence[str], at: At) -> None:
+    """It started well: what failed before does not count any more."""
+    for held in await store.get(Pause, selectors):
+        if pauses.clear(held.value, at) != held.value:
+            await revise(store, held.value, lambda pause: (pauses.clear(pause, at), ()))
+
+
+async def lift(store: Store, pause: Pause, at: At) -> Sequence[Fact]:
+    """A pause whose time has come."""
+    _, facts = await revise(store, pause, lambda now: pauses.lift(now, at) if pauses.over(now, at.now) else (now, ()))
+    return facts
+
+
+async def join(store: Store, agent: Agent, at: At) -> None:
+    """A member of the fleet begins; what it did before stays on its account."""
+
+    def joined(before: Agent) -> tuple[Agent, Sequence[Fact]]:
+        now = replace(
+            before,
+            type=agent.type,
+            engine=agent.engine,
+            host=agent.host,
+            status=AgentStatus.IDLE,
+            current_task_id=None,
+            last_heartbeat=at.now,
+            updated_at=at.now,
+        )
+        return now, (_said("agent_started", at, agent.id, type=agent.type, engine=agent.engine),)
+
+    await revise(store, replace(agent, created_at=at.now), joined)
+
+
+async def depart(store: Store, agent: Agent, at: At, reason: str) -> None:
+    def gone(before: Agent) -> tuple[Agent, Sequence[Fact]]:
+        if before.engine != agent.engine or before.status is AgentStatus.OFFLINE:
+            return before, ()
+        now = replace(before, status=AgentStatus.OFFLINE, current_task_id=None, updated_at=at.now)
+        return now, (_said("agent_stopped", at, agent.id, reason=reason),)
+
+    await revise(store, agent, gone)
+
+
+async def credit(store: Store, agent: Agent, task: Task, run: Run, at: At) -> None:
+    """Put a run that is over on its agent's account."""
+
+    def credited(before: Agent) -> tuple[Agent, Sequence[Fact]]:
+        return (
+            replace(
+                before,
+                tasks_completed=before.tasks_completed + (task.status in {Status.COMPLETED, Status.VERIFIED}),
+                tasks_failed=before.tasks_failed + (task.status is Status.FAILED),
+                total_tokens_used=before.total_tokens_used + run.usage.total,
+                total_cost_usd=before.total_cost_usd + (run.cost_usd or 0.0),
+                last_heartbeat=at.now,
+                updated_at=at.now,
+            ),
+            (),
+        )
+
+    await revise(store, agent, credited)
+
+
+def _said(kind: str, at: At, agent: str, **data: object) -> Fact:
+    return Fact(kind=kind, at=at.now, by=at.by, data={"agent_id": agent, **data})

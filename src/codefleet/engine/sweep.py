@@ -1,0 +1,113 @@
+"""The safety net: what no event has moved, or what a dead engine has left. Level-triggered; anyone may run it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codefleet.core.errors import NotAllowed
+from codefleet.core.model import Engine, Pause, Run, Status, Task
+from codefleet.core.transitions import At, Change, people, runs
+from codefleet.engine import artifacts, decide, ledger, rules
+from codefleet.engine.claims import Claims
+from codefleet.ports import Filter, Page
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    claims: Claims
+    running: Callable[[str], bool]
+    """Is a run of this id looked after here already?"""
+    take: Callable[[Task, Run], None]
+    """Look after a run that is ours and that nobody looks after."""
+
+    async def everything(self) -> None:
+        await self.pauses()
+        await self.adopt()
+        await self.own()
+        await self.overdue()
+        await self.answers()
+
+    def _at(self) -> At:
+        return At(self.claims.parts.clock.now(), self.claims.engine)
+
+    async def pauses(self) -> None:
+        """Lift those whose time has come."""
+        store, at = self.claims.parts.store, self._at()
+        page = await store.find(Pause, Filter(), Page(limit=500))
+        for pause in page.items:
+            if pause.active and pause.until is not None and pause.until <= at.now:
+                self.claims.heard(await ledger.lift(store, pause, at))
+        await self.claims.refresh()
+
+    async def adopt(self) -> None:
+        """Take over what engines of this host have left that do not live any more."""
+        parts = self.claims.parts
+        for engine in await parts.store.engines():
+            gone = engine.host == parts.host and engine.id != self.claims.engine and not parts.presence.alive(engine.id)
+            if gone:
+                await self._adopt_from(engine)
+
+    async def _adopt_from(self, engine: Engine) -> None:
+        store = self.claims.parts.store
+        for key in await store.owned_by(engine.id):
+            task = (await decide.task(store, key)).value
+            for run in _open(task, engine.id):
+                log.info("adopts", extra={"task_id": key, "run": run.id, "from": engine.id})
+                at = self._at()
+
+                def taken(now: Task, number: int = run.number, at: At = at) -> Change:
+                    left = any(one.number == number for one in _open(now, engine.id))
+                    return runs.adopt(now, number, self.claims.engine, at) if left else Change(now)
+
+                await decide.change(store, key, taken)
+        if not await store.owned_by(engine.id):
+            await store.retire(engine.id)
+
+    async def own(self) -> None:
+        """Look after every run that is ours."""
+        store = self.claims.parts.store
+        for key in await store.owned_by(self.claims.engine):
+            task = (await decide.task(store, key)).value
+            for run in _open(task, self.claims.engine):
+                if not self.running(run.id):
+                    self.take(task, run)
+
+    async def overdue(self) -> None:
+        store = self.claims.parts.store
+        for key in await store.overdue(self.claims.parts.clock.now()):
+            try:
+                await self._overdue(key)
+            except NotAllowed as error:
+                log.info("overtaken", extra={"task_id": key, "why": error.message})
+
+    async def _overdue(self, key: str) -> None:
+        store, at = self.claims.parts.store, self._at()
+        change = await rules.due(store, key, at)
+        self.claims.heard(change.facts)
+        if change.task.status is Status.BLOCKED:
+            await rules.recheck(store, key, at)
+        if change.task.status is Status.VERIFIED and change.task.awaiting is None and change.task.open_run is None:
+            self.claims.heard((await decide.change(store, key, lambda task: people.accept(task, at))).facts)
+
+    async def answers(self) -> None:
+        """Take answers that a person wrote into a task's own thread by hand."""
+        parts, at = self.claims.parts, At(self.claims.parts.clock.now(), "person")
+        page = await parts.store.find(Task, Filter(status=(Status.WAITING,)), Page(limit=500))
+        for task in page.items:
+            question = task.question
+            if question is None or not question.open or question.live:
+                continue
+            text = artifacts.answered(parts.home.artifacts(task.id), question.id)
+            if text is not None:
+                change = await decide.change(parts.store, task.id, lambda now, text=text: people.answer(now, text, at))  # type: ignore[misc]
+                self.claims.heard(change.facts)
+
+
+def _open(task: Task, engine: str) -> list[Run]:
+    """The runs of a task that have not ended and belong to an engine."""
+    known = (*task.lingering, *((task.run,) if task.run else ()))
+    return [run for run in known if not run.ended and run.engine == engine]

@@ -1,0 +1,190 @@
+"""One agent's child of a run: what it was told, what it said, what that means so far."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from codefleet.core.errors import StoreError
+from codefleet.core.model import ACTIVITY_KINDS, Activity
+from codefleet.core.progress import Event, Progress, fold
+from codefleet.engine import files
+from codefleet.engine.bell import Bell
+from codefleet.engine.scrub import Scrubber
+from codefleet.ports import Child, Clock, Driver, Line, Store
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 10_000
+"""Activity that is kept in memory while the store takes none; telemetry may be lost, memory may not grow."""
+GATHER = 0.1
+"""Seconds in which activity is gathered into one write."""
+MOST_TEXT = 16 << 10
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A message that was given to a child in some round."""
+
+    round: int
+    uuid: str = ""
+    line: str = ""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """All that a child was given, kept on disk before it is given: what a next engine must say again is the same."""
+
+    resume: bool = False
+    told: tuple[Told, ...] = ()
+
+    @property
+    def rounds(self) -> frozenset[int]:
+        return frozenset(one.round for one in self.told)
+
+    @property
+    def uuids(self) -> frozenset[str]:
+        return frozenset(one.uuid for one in self.told if one.uuid)
+
+
+def number_of(spool: str) -> int:
+    """The place of a spool in its run: `03-agent` is 3."""
+    return int(spool.partition("-")[0])
+
+
+def position(spool: str, offset: int, part: int) -> int:
+    """The number of an activity: in order within its run and the same whenever its line is read again."""
+    return number_of(spool) << 44 | offset << 6 | min(part, 63)
+
+
+class Talk:
+    """Start with `listen` in a task group; `bell` rings whenever there is something new to know."""
+
+    def __init__(self, run: str, name: str, child: Child, driver: Driver, said: Said, bell: Bell) -> None:
+        self.run = run
+        self.name = name
+        self.child = child
+        self.driver = driver
+        self.said = said
+        self.progress = Progress()
+        self.heard_all = False
+        """The child has ended and all that it said was read."""
+        self._bell = bell
+        self._activity: list[Activity] = []
+        self._more = Bell()
+
+    @property
+    def turn_is_over(self) -> bool:
+        """Has the agent ended its turn on everything that it was told, by the protocol's word?"""
+        state = self.progress
+        taken = self.said.uuids <= state.taken
+        return self.driver.capabilities.live and state.turns > 0 and taken and not state.pending_turn
+
+    @property
+    def alive(self) -> bool:
+        return not self.heard_all
+
+    async def listen(self, store: Store, clock: Clock, scrub: Scrubber) -> None:
+        """Read, fold and record until the child has ended."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._record, store)
+            async for line in self.child.lines():
+                self._take(line, clock, scrub)
+            self.heard_all = True
+            self._more.ring()
+            self._bell.ring()
+
+    def _take(self, line: Line, clock: Clock, scrub: Scrubber) -> None:
+        events = self.driver.parse(line.data)
+        for part, event in enumerate(events):
+            self.progress = fold(self.progress, event)
+            if event.kind in ACTIVITY_KINDS:
+                self._note(event, position(self.name, line.offset, part), clock.now(), scrub)
+        if any(event.kind in {"turn_ended", "message_taken"} for event in events):
+            self._bell.ring()
+
+    def _note(self, event: Event, n: int, now: int, scrub: Scrubber) -> None:
+        if len(self._activity) < MOST_WAITING:
+            data = scrub.data(_cut(event.data))
+            self._activity.append(Activity(run=self.run, n=n, at=now, kind=event.kind, data=data))
+        self._more.ring()
+
+    async def _record(self, store: Store) -> None:
+        """Write activity a batch at a time; what was recorded before is known by its number."""
+        while True:
+            await self._more.wait()
+            if not self.heard_all:
+                await anyio.sleep(GATHER)
+            batch = self._activity
+            self._activity = []
+            try:
+                if batch:
+                    await store.log(batch)
+            except StoreError as error:
+                log.warning("activity_waits", extra={"run": self.run, "error": error.message})
+                self._activity = batch + self._activity
+                await anyio.sleep(1)
+            if self.heard_all and not self._activity:
+                return
+
+    async def tell(self, path: Path, round_: int, text: str, uuid: str) -> None:
+        """A further message to a live session: kept first, then given."""
+        line = self.driver.encode(text, uuid)
+        told = Told(round=round_, uuid=uuid, line=line.decode())
+        self.said = msgspec.structs.replace(self.said, told=(*self.said.told, told))
+        keep(path, self.said)
+        await self.child.send(line)
+
+    async def say_again(self) -> None:
+        """Give everything once more; what the child has is not given twice."""
+        for one in self.said.told:
+            if one.line:
+                await self.child.send(one.line.encode())
+
+
+def keep(path: Path, said: Said) -> None:
+    """Write what a child is told to disk, before it is told."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files.write(path, msgspec.json.encode(said))
+
+
+def kept(path: Path) -> Said | None:
+    """What a child was told; None when nothing was kept."""
+    data = files.read(path)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Said)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _cut(data: dict[str, Any]) -> dict[str, Any]:
+    """Long texts cut; the whole stays in the spool."""
+    if len(json.dumps(data, default=str)) <= MOST_TEXT:
+        return data
+    short = {key: value[:MOST_TEXT] if isinstance(value, str) else value for key, value in data.items()}
+    return (
+        short
+        if len(json.dumps(short, default=str)) <= 2 * MOST_TEXT
+        else {"text": json.dumps(data, default=str)[:MOST_TEXT]}
+    )
+
+
+def total(talks: list[Progress]) -> Progress:
+    """The usage and cost of all children of a run."""
+    first, *rest = talks or [Progress()]
+    for one in rest:
+        usage = replace(
+            first.usage,
+            input=first.usage.input + one.usage.input,
+            output=first.usage.output + one.usage.output,
+            cached=first.usage.cached + one.usage.cached,
+        )
+        known = [cost for cost in (first.cost_usd, one.cost_usd) if cost is not None]
+        first = replace(first, usage=usage, cost_usd=sum(known) if known else None)
+    return first
