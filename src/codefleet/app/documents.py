@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
+from codefleet.app import stored
 from codefleet.core.model import (
     Agent,
     Engine,
@@ -21,21 +24,10 @@ from codefleet.core.model import (
     Usage,
 )
 from codefleet.core.settings import Settings
-from codefleet.engine import views
 
-Document = dict[str, Any]
-
-SCHEMA_VERSION = 1
-
-
-def envelope(data: Any) -> Document:
-    """What `--json` prints."""
-    return {"schema_version": SCHEMA_VERSION, "data": data}
-
-
-def moment(at: Instant | None) -> str | None:
-    """A moment in UTC; nothing for one that has not been."""
-    return views.moment(at) if at else None
+Document = stored.Document
+envelope = stored.envelope
+moment = stored.moment
 
 
 def task(value: Task) -> Document:
@@ -117,20 +109,7 @@ def hold(value: Hold | None) -> Document | None:
 
 
 def question(value: Question | None) -> Document | None:
-    if value is None:
-        return None
-    return {
-        "id": value.id,
-        "text": value.text,
-        "options": list(value.options),
-        "live": value.live,
-        "open": value.open,
-        "run": value.run,
-        "asked_at": moment(value.asked_at),
-        "answer": value.answer,
-        "answered_by": value.answered_by,
-        "answered_at": moment(value.answered_at),
-    }
+    return stored.question(_plain(value))
 
 
 def evidence(value: Evidence | None) -> Document | None:
@@ -193,59 +172,39 @@ def result(value: Result | None) -> Document | None:
 
 
 def agent(value: Agent) -> Document:
-    return {
-        "agent_id": value.id,
-        "name": value.id,
-        "type": value.type,
-        "status": value.status.value,
-        "current_task_id": value.current_task_id,
-        "capabilities": list(value.capabilities),
-        "worktree_path": value.worktree_path,
-        "session_id": value.session_id,
-        "last_heartbeat": moment(value.last_heartbeat),
-        "tasks_completed": value.tasks_completed,
-        "tasks_failed": value.tasks_failed,
-        "total_tokens_used": value.total_tokens_used,
-        "total_cost_usd": value.total_cost_usd,
-        "created_at": moment(value.created_at),
-        "updated_at": moment(value.updated_at),
-        "kind": value.kind,
-        "engine": value.engine,
-        "host": value.host or None,
-    }
+    return stored.agent(_plain(value))
 
 
 def engine(value: Engine, now: Instant) -> Document:
-    return {
-        "id": value.id,
-        "name": value.name or None,
-        "host": value.host,
-        "pid": value.pid,
-        "version": value.version,
-        "slots": value.slots,
-        "busy": value.busy,
-        "since": moment(value.since),
-        "beat_age_s": round(max(0, now - value.beat_at) / 1000, 3),
-        "draining": value.draining,
-    }
+    return stored.engine(_plain(value), now)
 
 
 def pause(value: Pause) -> Document:
-    return {
-        "selector": value.id,
-        "reason": value.reason,
-        "until": moment(value.until),
-        "question": question(value.question),
-    }
+    return stored.pause(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A value as a store has it."""
+    return msgspec.to_builtins(value)
 
 
 def counts(tally: Mapping[Status, int]) -> Document:
     return {status.value: tally.get(status, 0) for status in Status}
 
 
-def open_questions(tasks: Sequence[Task], pauses: Sequence[Pause]) -> list[Document]:
+def status(
+    tally: Mapping[Status, int],
+    engines: Sequence[Engine],
+    agents: Sequence[Agent],
+    pauses: Sequence[Pause],
+    tasks: Sequence[Task],
+    now: Instant,
+) -> Document:
+    """What the whole fleet is doing; `tasks` are those that ask or await judgement."""
+    plain = [[_plain(one) for one in values] for values in (engines, agents, pauses, tasks)]
+    return stored.status(counts(tally), *plain, now=now)
+
+
+def questions(tasks: Sequence[Task], pauses: Sequence[Pause]) -> list[Document]:
     """Everything that waits for a person's words, oldest first."""
-    found = [(one.question, one.id, one.title) for one in tasks if one.question and one.question.open]
-    found += [(one.question, "", one.id) for one in pauses if one.question and one.question.open]
-    ordered = sorted(found, key=lambda each: each[0].asked_at)
-    return [{"task_id": key or None, "about": about, **(question(asked) or {})} for asked, key, about in ordered]
+    return stored.questions([_plain(one) for one in tasks], [_plain(one) for one in pauses])

@@ -17,18 +17,12 @@ TAIL = 300
 
 async def status(store: Store, now: Instant, stale_after: float = SILENT) -> Document:
     """The document of `status`."""
-    engines = await beating(store, now, stale_after)
     agents = (await store.find(Agent, Filter(), Page(limit=MOST))).items
+    asking = (await store.find(Task, Filter(open_question=True), Page(limit=MOST))).items
     judged = (await store.find(Task, Filter(awaiting=True), Page(limit=MOST))).items
-    return {
-        "manager": {"running": bool(engines), "engines": [documents.engine(one, now) for one in engines]},
-        "agents": [documents.agent(one) for one in agents],
-        "tasks": documents.counts(await store.counts()),
-        "unproven": sum(task.proven is False for task in judged),
-        "questions": await questions(store),
-        "conflicts": [],
-        "pauses": [documents.pause(pause) for pause in await pauses(store, now)],
-    }
+    paused = (await store.find(Pause, Filter(), Page(limit=MOST))).items
+    engines = await beating(store, now, stale_after)
+    return documents.status(await store.counts(), engines, agents, paused, [*asking, *judged], now)
 
 
 async def beating(store: Store, now: Instant, stale_after: float) -> Sequence[Engine]:
@@ -45,7 +39,7 @@ async def pauses(store: Store, now: Instant) -> Sequence[Pause]:
 async def questions(store: Store) -> list[Document]:
     tasks = (await store.find(Task, Filter(open_question=True), Page(limit=MOST))).items
     paused = (await store.find(Pause, Filter(open_question=True), Page(limit=MOST))).items
-    return documents.open_questions(tasks, [pause for pause in paused if pause.active])
+    return documents.questions(tasks, paused)
 
 
 async def scene(store: Store, task: Task, now: Instant, stale_after: float) -> Scene:
