@@ -11,7 +11,7 @@ import anyio
 
 from codefleet.app import projects
 from codefleet.app.documents import Document
-from codefleet.core.errors import InvalidInput
+from codefleet.core.errors import CodeFleetError, InvalidInput
 from codefleet.core.model import Status
 from codefleet.ports import Check, Filter
 
@@ -146,7 +146,10 @@ async def agents(fleet: Fleet, types: Sequence[str] = ()) -> Mapping[str, Check]
     found: dict[str, Check] = {}
 
     async def look(name: str) -> None:
-        found[name] = await Installed().driver(name, settings.agents[name]).check(fleet.environ)
+        try:
+            found[name] = await Installed().driver(name, settings.agents[name]).check(fleet.environ)
+        except CodeFleetError as error:
+            found[name] = Check(installed=False, detail=error.message)
 
     async with anyio.create_task_group() as group:
         for name in types or settings.agents:
