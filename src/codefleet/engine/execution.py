@@ -15,7 +15,7 @@ import anyio
 
 from codefleet.core.errors import GitError, NotAllowed
 from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Run, Status, Task
-from codefleet.core.progress import Progress
+from codefleet.core.progress import Spent, spent
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.core.transitions.change import fact
 from codefleet.core.verdicts import Kind, Observed, Verdict, judge
@@ -24,7 +24,7 @@ from codefleet.engine.asking import Asking
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
 from codefleet.engine.prepare import Declined, place, prepare, workspace_of
-from codefleet.engine.talk import Talk, total
+from codefleet.engine.talk import Talk
 from codefleet.ports import ChangeSet, ChildState, ChildStatus, EndingKind
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Execution:
         self._stage: Stage | None = None
         self._scope = anyio.CancelScope()
         self._asking = Asking(case)
+        self._used = Spent()
         self._listening: anyio.abc.TaskGroup | None = None
 
     # ------------------------------------------------------------------------------------------ from outside
@@ -509,7 +510,7 @@ class Execution:
         run = self.case.run_of(task)
         if run is None or run.ended:
             return Change(task)
-        used = self._used()
+        used = self._used
         end = {"exit_code": status.code, "usage": used.usage, "cost_usd": used.cost_usd, **self._session_left(run)}
         self.closed = runs.closed(run, at, **end)
         return runs.end_run(task, self.case.number, at, most=self.case.settings.limits.attempts, **end)
@@ -526,8 +527,17 @@ class Execution:
             return Change(task)
         return people.accept(task, at)
 
-    def _used(self) -> Progress:
-        return total([talk.progress for talk in self._talks])
+    async def _count(self) -> None:
+        """What the run has used: a session that reports all of itself is counted once over the runs that share it."""
+        children = [talk.progress for talk in self._talks]
+        before: dict[str, Spent] = {}
+        if any(child.of_session for child in children):
+            keys = [f"{self.case.key}.{number}" for number in range(1, self.case.number)]
+            for held in await self.case.parts.store.get(Run, keys):
+                run = held.value
+                known = before.get(run.session_id, Spent())
+                before[run.session_id] = known.plus(Spent(run.usage, run.cost_usd))
+        self._used = spent(children, before)
 
     async def _close(self, *, polite: bool) -> ChildStatus:
         """End all that runs: a live session by its own farewell, the rest at once. The agent's last exit status."""
@@ -542,6 +552,7 @@ class Execution:
         with anyio.move_on_after(FAREWELL):
             while any(talk.alive for talk in self._talks):
                 await self._bell.wait(POLL)
+        await self._count()
         return last.child.status() if last is not None else ChildStatus()
 
     async def _say_farewell(self, talk: Talk) -> None:

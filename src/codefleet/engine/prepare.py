@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from codefleet.core.errors import GitError, NoSpace
+from codefleet.core.errors import Failed, NoSpace, NotFound
 from codefleet.core.model import Hold, Outcome, Run, Status, Task
 from codefleet.engine import artifacts, files, prompt
 from codefleet.engine.case import Case
@@ -44,7 +44,7 @@ async def prepare(case: Case, task: Task, *, fresh_session: bool = False) -> Pre
     except NoSpace as error:
         until = case.parts.clock.now() + FULL_DISK_PAUSE
         return Declined(Hold(kind="limit", text=error.message, until=until))
-    except GitError as error:
+    except (Failed, NotFound) as error:
         return Declined(Hold(kind="setup", text=f"no workspace could be made: {error.message}"))
 
 
@@ -81,7 +81,7 @@ async def _place(case: Case, task: Task, run: Run, upstreams: Sequence[Task], be
         task_id=task.id,
         number=run.number,
         branch=run.branch,
-        target=task.target or case.settings.landing.target,
+        target=task.target or case.settings.landing.target or (await workspaces.probe(case.repository)).default_target,
         path=Path(run.workspace),
         mode="here" if case.here else "worktree",
         upstreams={one.id: head for one in upstreams if (head := head_of(one))},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,18 +172,3 @@ def _cut(data: dict[str, Any]) -> dict[str, Any]:
         if len(json.dumps(short, default=str)) <= 2 * MOST_TEXT
         else {"text": json.dumps(data, default=str)[:MOST_TEXT]}
     )
-
-
-def total(talks: list[Progress]) -> Progress:
-    """The usage and cost of all children of a run."""
-    first, *rest = talks or [Progress()]
-    for one in rest:
-        usage = replace(
-            first.usage,
-            input=first.usage.input + one.usage.input,
-            output=first.usage.output + one.usage.output,
-            cached=first.usage.cached + one.usage.cached,
-        )
-        known = [cost for cost in (first.cost_usd, one.cost_usd) if cost is not None]
-        first = replace(first, usage=usage, cost_usd=sum(known) if known else None)
-    return first
