@@ -8,66 +8,71 @@ from typing import Any
 from codefleet.core.progress import Event
 from codefleet.drivers import activity
 
-_KINDS = frozenset(
-    {"system", "assistant", "user", "result", "control_response", "control_request", "stream_event", "rate_limit_event"}
-)
-
 #: What a status of the API means for whoever must answer for it.
-_STATUS = {401: "auth", 403: "auth", 402: "quota", 429: "quota", 404: "driver", 413: "overflow"}
+_STATUS = {401: "auth", 402: "quota", 403: "auth", 404: "driver", 413: "overflow", 429: "quota"}
 
-#: Endings that the agent names itself.
-_TERMINAL = {"prompt_too_long": "overflow", "max_turns": "turns", "api_error": "api"}
+#: Endings of a turn that name their reason.
+_TERMINAL = {
+    "api_error": "api",
+    "max_turns": "turns",
+    "prompt_too_long": "overflow",
+    "rapid_refill_breaker": "overflow",
+}
 
-#: Errors that the agent names on the message which reports them.
-_NAMED = {"authentication_failed": "auth", "billing_error": "quota", "rate_limit": "quota", "server_error": "api"}
+#: Failures that are named on the message which reports them; `unknown` and others say nothing.
+_FAILURES = {
+    "authentication_failed": "auth",
+    "billing_error": "quota",
+    "model_not_found": "driver",
+    "rate_limit": "quota",
+    "server_error": "api",
+}
+
+_TOKENS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
-def speaks(value: Mapping[str, Any]) -> bool:
-    """Is this an object of that stream?"""
-    return value.get("type") in _KINDS
-
-
-def events(value: Mapping[str, Any]) -> Sequence[Event]:
-    """The events of one object; none for a kind that says nothing to us."""
-    step = {"system": _system, "assistant": _assistant, "user": _user, "result": _result}.get(str(value.get("type")))
-    return tuple(step(value)) if step else ()
+def events(value: Mapping[str, Any]) -> Sequence[Event] | None:
+    """The events of one object of the stream, none for what says nothing to us; None for an object of another kind."""
+    match value.get("type"):
+        case "system":
+            return tuple(_system(value))
+        case "assistant":
+            return tuple(_assistant(value))
+        case "user":
+            return tuple(_user(value))
+        case "result":
+            return tuple(_result(value))
+        case "stream_event" | "control_request" | "control_response" | "command_lifecycle":
+            return ()
+        case _:
+            return None
 
 
 def _system(value: Mapping[str, Any]) -> Iterator[Event]:
-    subtype = value.get("subtype")
-    if subtype == "init":
-        names = {"session_id": value.get("session_id"), "model": value.get("model")}
-        version = activity.text(value.get("claude_code_version"))
-        yield Event(
-            "session_started", {**{key: activity.text(name) for key, name in names.items()}, "version": version}
-        )
-    elif subtype == "api_retry":
-        yield Event(
-            "retry",
-            {"status": value.get("error_status"), "after": _seconds(value), "error": activity.text(value.get("error"))},
-        )
-    elif subtype in {"status", "compact_boundary"}:
-        yield Event("log", {"text": activity.text(subtype), "object": activity.clip(value)})
-
-
-def _seconds(value: Mapping[str, Any]) -> float:
-    return round((activity.amount(value.get("retry_delay_ms")) or 0.0) / 1000, 3)
+    match value.get("subtype"):
+        case "init":
+            fields = {"session_id": "session_id", "model": "model", "version": "claude_code_version"}
+            yield Event("session_started", {ours: activity.text(value.get(its)) for ours, its in fields.items()})
+        case "api_retry":
+            waited = round((activity.amount(value.get("retry_delay_ms")) or 0.0) / 1000, 3)
+            status, error = activity.clip(value.get("error_status")), activity.text(value.get("error"))
+            yield Event("retry", {"status": status, "after": waited, "error": error})
+        case "permission_denied":
+            yield Event("permission_denied", {"tool": activity.text(value.get("tool_name")), "id": _id(value)})
+        case "status" | "compact_boundary" as subtype:
+            yield Event("log", {"text": subtype, "object": activity.clip(value)})
 
 
 def _assistant(value: Mapping[str, Any]) -> Iterator[Event]:
     role = "subagent" if value.get("parent_tool_use_id") else "assistant"
-    error = activity.text(value.get("error"))
+    named = value.get("error")
+    failure = {"failure": _FAILURES.get(named, "")} if isinstance(named, str) else {}
     for part in _parts(value):
         if part.get("type") == "text":
-            yield Event(
-                "message",
-                {"role": role, "text": activity.text(part.get("text")), **({"error": error} if error else {})},
-            )
+            yield Event("message", {"role": role, "text": activity.text(part.get("text")), **failure})
         elif part.get("type") == "tool_use":
-            names = {key: activity.text(part.get(key)) for key in ("id", "name")}
-            yield Event(
-                "tool_call", {**names, "input": activity.clip(part.get("input")), "status": "started", "ms": None}
-            )
+            call = {"id": activity.text(part.get("id")), "name": activity.text(part.get("name"))}
+            yield Event("tool_call", {**call, "input": activity.clip(part.get("input")), "status": "started"})
 
 
 def _user(value: Mapping[str, Any]) -> Iterator[Event]:
@@ -77,7 +82,7 @@ def _user(value: Mapping[str, Any]) -> Iterator[Event]:
     for part in _parts(value):
         if part.get("type") == "tool_result":
             status = "error" if part.get("is_error") is True else "ok"
-            yield Event("tool_call", {"id": activity.text(part.get("tool_use_id")), "status": status})
+            yield Event("tool_call", {"id": _id(part), "status": status})
     yield from _changed(value.get("tool_use_result"))
 
 
@@ -85,60 +90,71 @@ def _changed(done: object) -> Iterator[Event]:
     """The file that an edit or a write has changed."""
     if not isinstance(done, Mapping) or not isinstance(done.get("structuredPatch"), list):
         return
+    content = done.get("content")
     created = done.get("type") == "create"
     added, removed = _lines(done["structuredPatch"])
-    if created and isinstance(done.get("content"), str):
-        added = len(done["content"].splitlines())
-    names = {"path": activity.text(done.get("filePath")), "change_type": "created" if created else "modified"}
-    yield Event(
-        "file_changed",
-        {**names, "lines_added": added, "lines_removed": removed, "tool": "Write" if "content" in done else "Edit"},
-    )
+    if created and isinstance(content, str):
+        added = len(content.splitlines())
+    file = {"path": activity.text(done.get("filePath")), "change_type": "created" if created else "modified"}
+    tool = "Write" if content is not None else "Edit"
+    yield Event("file_changed", {**file, "lines_added": added, "lines_removed": removed, "tool": tool})
 
 
 def _lines(patch: Sequence[object]) -> tuple[int, int]:
+    """Lines added and removed by the hunks of a patch."""
     hunks = [hunk.get("lines") for hunk in patch if isinstance(hunk, Mapping)]
-    lines = [line for hunk in hunks if isinstance(hunk, list) for line in hunk if isinstance(line, str)]
-    return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+    marks = [line[:1] for hunk in hunks if isinstance(hunk, list) for line in hunk if isinstance(line, str)]
+    return marks.count("+"), marks.count("-")
 
 
 def _result(value: Mapping[str, Any]) -> Iterator[Event]:
-    denials = [one for one in value.get("permission_denials") or () if isinstance(one, Mapping)]
-    yield _usage(value)
-    for one in denials:
-        yield Event(
-            "permission_denied",
-            {"tool": activity.text(one.get("tool_name")), "input": activity.clip(one.get("tool_input"))},
-        )
     ok = value.get("is_error") is False
+    listed = value.get("permission_denials")
+    denials = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    if models := _models(value):
+        yield _usage(value, models)
+    if not _recent(value):
+        for one in denials:
+            yield Event("permission_denied", {"tool": activity.text(one.get("tool_name")), "id": _id(one)})
     words = activity.text(value.get("result")) or _errors(value)
     yield Event("turn_ended", {"ok": ok, "error": "" if ok else _error(value), "text": words, "denials": len(denials)})
 
 
+def _recent(value: Mapping[str, Any]) -> bool:
+    """Is this a version (2.1.327 and later) that reports usage and cost of the whole session, earlier processes
+    included, and each denial when it happens? Earlier ones report the process, and denials at the end."""
+    return "result_index" in value
+
+
 def _error(value: Mapping[str, Any]) -> str:
-    """Whose error it was, by the fields that say so."""
-    status, reason = value.get("api_error_status"), value.get("terminal_reason")
-    if reason in {"prompt_too_long", "max_turns"}:
-        return _TERMINAL[str(reason)]
-    if isinstance(status, int) and not isinstance(status, bool):
-        return _STATUS.get(status, "api" if status >= 500 else "own")
-    return _TERMINAL.get(str(reason), "own")
+    """Whose error it was, by the fields that say so. The subtype says "success" where the API failed."""
+    status, reason = value.get("api_error_status"), str(value.get("terminal_reason"))
+    if _TERMINAL.get(reason) in {"overflow", "turns"}:
+        return _TERMINAL[reason]
+    if isinstance(status, int):
+        return _STATUS.get(status, "api" if status >= 500 else "request")
+    return _TERMINAL.get(reason, "own")
 
 
 def _errors(value: Mapping[str, Any]) -> str:
     errors = value.get("errors")
-    return activity.text("; ".join(str(one) for one in errors)) if isinstance(errors, list) else ""
+    return activity.text("; ".join(map(str, errors))) if isinstance(errors, list) else ""
 
 
-def _usage(value: Mapping[str, Any]) -> Event:
+def _models(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What each model used; none where nothing was ever asked of one."""
     models = value.get("modelUsage")
-    each = [one for one in models.values() if isinstance(one, Mapping)] if isinstance(models, Mapping) else []
-    total = {key: sum(activity.count(one.get(key)) for one in each) for key in _TOKENS}
-    cached = total["cacheReadInputTokens"] + total["cacheCreationInputTokens"]
-    return activity.usage(total["inputTokens"], total["outputTokens"], cached, value.get("total_cost_usd"))
+    return [one for one in models.values() if isinstance(one, Mapping)] if isinstance(models, Mapping) else []
 
 
-_TOKENS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+def _usage(value: Mapping[str, Any], models: Sequence[Mapping[str, Any]]) -> Event:
+    """Of all models together: the line's own `usage` leaves out what sub-agents used."""
+    fresh, said, found, kept = (sum(activity.count(one.get(key)) for one in models) for key in _TOKENS)
+    return activity.usage(fresh, said, found + kept, value.get("total_cost_usd"), session=_recent(value))
+
+
+def _id(value: Mapping[str, Any]) -> str:
+    return activity.text(value.get("tool_use_id"))
 
 
 def _parts(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:

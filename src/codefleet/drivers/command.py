@@ -57,7 +57,9 @@ class CommandLine:
         value = activity.decode(line)
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
             return (activity.said(line),)
-        events = claude_stream.events(value) if claude_stream.speaks(value) else (activity.event(value),)
+        events = claude_stream.events(value)
+        if events is None:
+            events = (activity.event(value),)
         return tuple(event for event in events if event.kind not in _STEERING)
 
     def encode(self, text: str, uuid: str) -> bytes:

@@ -26,10 +26,13 @@ def of_turn(progress: Progress) -> Ending | None:
         return None
     if turn.get("ok") is True:
         return OK
-    kind = BLAME.get(str(turn.get("error")), EndingKind.OWN_ERROR)
-    return Ending(
-        kind=kind, reason=_short(str(turn.get("text") or "")) or f"it failed: {turn.get('error') or 'unknown'}"
-    )
+    return of_error(str(turn.get("error")), str(turn.get("text") or ""))
+
+
+def of_error(error: str, text: str) -> Ending:
+    """The verdict on a turn that ended with an error of the protocol."""
+    kind = BLAME.get(error, EndingKind.OWN_ERROR)
+    return Ending(kind=kind, reason=_short(text) or f"it failed: {error or 'unknown'}")
 
 
 def of_exit(status: ChildStatus, stderr: str) -> Ending:

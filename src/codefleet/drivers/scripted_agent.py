@@ -24,7 +24,7 @@ It imports only what it needs: it is started often, and starting is most of its 
 """
 
 # No pathlib: it would double the time to start.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -263,43 +263,29 @@ def flood(_: Turn, step: Step) -> None:
 
 
 def ask(turn: Turn, step: Step) -> None:
-    """Ask a person and wait; without an answer in time the turn ends, and the next one goes on with the answer."""
-    place = request(turn, {"text": step["ask"], "options": step.get("options", []), "wait": step.get("wait", 600)})
-    answer = awaited(f"{place}.answer.json", float(step.get("wait", 600)))
-    if isinstance(answer.get("answer"), str):
-        put("message", role="user", text=answer["answer"])
+    """Ask as every agent does; a parked question ends the turn, and the next one goes on with the answer."""
+    options = [word for option in step.get("options", []) for word in ("--option", option)]
+    words = [step["ask"], *options, "--wait", str(step.get("wait", 600))]
+    environ = {**os.environ, "CODEFLEET_ARTIFACT_DIR": turn.artifacts}
+    code, said = answered([sys.executable, "-m", "codefleet", "agent", "ask", *words], environ)
+    if code == 0:
+        put("message", role="user", text=said)
         return
-    turn.reached(turn.next + 1)
-    put("turn_ended", ok=True, error="", text=str(answer.get("error") or "The question waits for an answer."))
-    leave(0)
+    if code == 1:
+        turn.reached(turn.next + 1)
+    put("turn_ended", ok=code == 1, error="" if code == 1 else "own", text=said)
+    leave(0 if code == 1 else 1)
 
 
-def request(turn: Turn, data: dict[str, Any]) -> str:
-    """Put a question where the engine looks for it; the path of the request without its ending."""
-    folder = os.path.join(turn.artifacts, ".requests")
-    os.makedirs(folder, exist_ok=True)
-    fresh = os.path.join(folder, f".fresh-{os.getpid()}")
-    with open(fresh, "w", encoding="utf-8") as file:
-        json.dump({"v": 1, "token": os.environ.get("CODEFLEET_RUN_TOKEN", ""), "kind": "ask", "data": data}, file)
-    number = 1 + max((int(name.split(".")[0]) for name in os.listdir(folder) if name[0].isdigit()), default=0)
-    place = os.path.join(folder, str(number))
-    os.link(fresh, f"{place}.json")
-    os.unlink(fresh)
-    return place
-
-
-def awaited(path: str, wait: float) -> dict[str, Any]:
-    """The answer in a file; empty when none came in time."""
-    until = time.monotonic() + wait
-    while time.monotonic() < until:
-        try:
-            with open(path, encoding="utf-8") as file:
-                answer = json.load(file)
-        except (OSError, ValueError):
-            time.sleep(_POLL)
-            continue
-        return answer if isinstance(answer, dict) else {}
-    return {}
+def answered(argv: list[str], environ: dict[str, str]) -> tuple[int, str]:
+    """Run a child; its exit code, and what it printed without the last newline."""
+    reading, writing = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading), (os.POSIX_SPAWN_CLOSE, writing)]
+    pid = os.posix_spawn(argv[0], argv, environ, file_actions=actions)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8", errors="replace") as said:
+        text = said.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.removesuffix("\n")
 
 
 # --------------------------------------------------------------------------------------------------------------- end
