@@ -8,8 +8,7 @@ import pytest
 
 from codefleet.ports import SystemClock
 from codefleet.stores.memory import MemoryStore
-from codefleet.stores.sqlite import SqliteStore
-from codefleet.testing.stores import Factory, StoreContract
+from codefleet.testing.stores import Factory, StoreContract, embedded
 
 
 class TestMemoryStore(StoreContract):
@@ -22,8 +21,4 @@ class TestMemoryStore(StoreContract):
 class TestSqliteStore(StoreContract):
     @pytest.fixture
     def store_factory(self, tmp_path: Path) -> Factory:
-        def make() -> SqliteStore:
-            wake, backups = tmp_path / "wake", tmp_path / "backups"
-            return SqliteStore(tmp_path / "codefleet.db", wake=wake, backups=backups, clock=SystemClock())
-
-        return make
+        return lambda: embedded(tmp_path)

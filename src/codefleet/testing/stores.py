@@ -19,6 +19,7 @@ import anyio.lowlevel
 import pytest
 
 from codefleet.core.errors import Exists, InvalidInput, Missing, PositionGone, Stale, StoreUnavailable
+from codefleet.core.layout import Home
 from codefleet.core.model import (
     Activity,
     Agent,
@@ -39,9 +40,11 @@ from codefleet.core.model import (
     Task,
     Usage,
 )
-from codefleet.ports import Filter, Held, Page, Store
+from codefleet.ports import Filter, Held, Page, Store, SystemClock
+from codefleet.stores.sqlite import SqliteStore
 
 A = TypeVar("A", bound=Aggregate)
+S = TypeVar("S", bound=Store)
 Factory = Callable[[], Store]
 
 #: Nothing here takes long: this only guards against hanging.
@@ -106,6 +109,24 @@ def rich_task() -> Task:
     )
 
 
+def embedded(folder: Path, **given: Any) -> SqliteStore:
+    """The embedded store in a folder that is laid out like a home."""
+    home = Home(folder)
+    given.setdefault("clock", SystemClock())
+    return SqliteStore(home.database, wake=home.wake, backups=home.backups, **given)
+
+
+@asynccontextmanager
+async def opened(store: S) -> AsyncIterator[S]:
+    """The store, open; closed at the end. Waits for nothing longer than the deadline."""
+    with anyio.fail_after(DEADLINE):
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
 async def the(store: Store, kind: type[A], key: str) -> Held[A]:
     """The one aggregate of that id."""
     [held] = await store.get(kind, [key])
@@ -138,19 +159,8 @@ class CoreContract:
 
     @pytest.fixture
     async def store(self, store_factory: Factory) -> AsyncIterator[Store]:
-        async with self.opened(store_factory) as store:
+        async with opened(store_factory()) as store:
             yield store
-
-    @asynccontextmanager
-    async def opened(self, store_factory: Factory) -> AsyncIterator[Store]:
-        """A handle, open; closed at the end."""
-        store = store_factory()
-        with anyio.fail_after(DEADLINE):
-            await store.open()
-            try:
-                yield store
-            finally:
-                await store.close()
 
     async def expect(self, store: Store, ask: Callable[[], Awaitable[object]], wanted: object) -> None:
         """A list says what is wanted: at once, or within its lag."""
@@ -176,15 +186,15 @@ class CoreContract:
         assert info == await store.open()
 
     async def test_what_was_acknowledged_is_there_after_closing_and_opening(self, store_factory: Factory) -> None:
-        async with self.opened(store_factory) as store:
+        async with opened(store_factory()) as store:
             held = await store.add(task("a"), [fact("task_created", task_id="a")])
             await store.commit(held, replace(held.value, title="new"), [fact("task_edited", task_id="a")])
-        async with self.opened(store_factory) as store:
+        async with opened(store_factory()) as store:
             assert (await the(store, Task, "a")).value.title == "new"
             assert [each.kind for each in await facts_of(store)] == ["task_created", "task_edited"]
 
     async def test_a_closed_store_refuses_and_closing_twice_is_harmless(self, store_factory: Factory) -> None:
-        async with self.opened(store_factory) as store:
+        async with opened(store_factory()) as store:
             held = await store.add(task("a"))
             await store.close()
             with pytest.raises(StoreUnavailable):
@@ -317,7 +327,7 @@ class CoreContract:
     @asynccontextmanager
     async def handles(self, store_factory: Factory, number: int) -> AsyncIterator[Sequence[Store]]:
         async with AsyncExitStack() as stack:
-            yield [await stack.enter_async_context(self.opened(store_factory)) for _ in range(number)]
+            yield [await stack.enter_async_context(opened(store_factory())) for _ in range(number)]
 
     async def test_of_many_who_add_one_id_one_wins_and_the_others_hear_it(self, store_factory: Factory) -> None:
         refused: list[str] = []
