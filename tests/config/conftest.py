@@ -46,7 +46,9 @@ class Place:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
-    def configured(self, environ: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None) -> Configured:
+    def configured(
+        self, environ: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None
+    ) -> Configured:
         return Configured(self.home, self.branches, {"HOME": "/people/ada", **(environ or {})}, flags)
 
     def of_home(self, environ: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None) -> Settings:

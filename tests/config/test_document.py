@@ -109,8 +109,14 @@ def test_a_whole_project_file_is_taken_with_gates_in_their_order() -> None:
         ("max_agents = 3", "codefleet.toml:1: max_agents belongs into the home's runtime.toml"),
         ("[gates]\n[gates.test]", "codefleet.toml:2: gates.test: an empty table says nothing"),
         ("[agents]\nclaude = 'x'", 'codefleet.toml:2: agents.claude: a table is wanted, not "x"'),
-        ("[gates]\ntest = 5", "codefleet.toml:2: gates.test: a command as text, or as a list of texts is wanted, not 5"),
-        ("[landing]\npolicy = 'auto'", 'codefleet.toml:2: landing.policy: "" or "none" or "review" is wanted, not "auto"'),
+        (
+            "[gates]\ntest = 5",
+            "codefleet.toml:2: gates.test: a command as text, or as a list of texts is wanted, not 5",
+        ),
+        (
+            "[landing]\npolicy = 'auto'",
+            'codefleet.toml:2: landing.policy: "" or "none" or "review" is wanted, not "auto"',
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line_and_what_was_meant(text: str, said: str) -> None:
@@ -134,7 +140,9 @@ def test_all_that_is_wrong_is_found_at_once() -> None:
     assert [problem.text.split(": ")[0] for problem in problems] == [f"codefleet.toml:{line}" for line in (2, 3, 5)]
 
 
-@pytest.mark.parametrize("content", [b"a = ", b"\xff\xfe", b"a = 1\na = 2", b"x = " + b"[" * 5000, b"\x00", b"[a]\n[a]"])
+@pytest.mark.parametrize(
+    "content", [b"a = ", b"\xff\xfe", b"a = 1\na = 2", b"x = " + b"[" * 5000, b"\x00", b"[a]\n[a]"]
+)
 def test_what_is_no_toml_is_said_and_never_raised(content: bytes) -> None:
     (problem,) = read(content, "codefleet.toml", Place.PROJECT).problems
 
@@ -201,11 +209,15 @@ def test_permissions_that_were_chosen_beat_the_flag() -> None:
     "text",
     [
         # examples of people who come from an earlier tool
-        '[project]\nname = "r"\n[setup]\ncredential_files = ["config/master.key", ".env"]\n'
-        'commands = ["bundle install", "yarn install", "RAILS_ENV=test bundle exec rails db:create db:migrate"]\n',
+        (
+            '[project]\nname = "r"\n[setup]\ncredential_files = ["config/master.key", ".env"]\n'
+            'commands = ["bundle install", "yarn install", "RAILS_ENV=test bundle exec rails db:create db:migrate"]\n'
+        ),
         '[setup]\ncredential_files = [".env", ".env.local"]\ncommands = ["npm install", "npm run build"]\n',
-        '[setup]\ncredential_files = [".env", "secrets.json"]\ncommands = ["uv sync", "python manage.py migrate"]\n'
-        "quick = true\n",
+        (
+            '[setup]\ncredential_files = [".env", "secrets.json"]\ncommands = ["uv sync", "python manage.py migrate"]\n'
+            "quick = true\n"
+        ),
     ],
     ids=["rails", "node", "python"],
 )

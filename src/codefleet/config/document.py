@@ -66,15 +66,19 @@ def read(content: bytes, name: str, place: Place) -> Document:
         text = content.decode().replace("\r\n", "\n")
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        return Document(name=name, problems=(Problem(f"{name}{_where(error)}: this is no valid TOML: {error}"),))
+        line = f"{name}:{_line_of_error(error, content)}"
+        return Document(name=name, problems=(Problem(f"{line}: this is no valid TOML: {error}"),))
     reader = _Reader(name, place, key_lines(text))
     entries = dict(reader.entries(table))
     return Document(name=name, entries=entries, problems=tuple(reader.problems))
 
 
-def _where(error: Exception) -> str:
-    match = re.search(r"at line (\d+)", str(error))
-    return f":{match[1]}" if match else ""
+def _line_of_error(error: Exception, content: bytes) -> int:
+    """The line that the parser named, else that of the byte it could not read, else the last one."""
+    if match := re.search(r"at line (\d+)", str(error)):
+        return int(match[1])
+    end = error.start if isinstance(error, UnicodeDecodeError) else len(content.rstrip())
+    return content.count(b"\n", 0, end) + 1
 
 
 class _Reader:

@@ -26,11 +26,14 @@ def content(path: Path, *, link: bool = True) -> bytes | None:
     except OSError as error:
         reason = "it is a link" if error.errno == errno.ELOOP and not link else error.strerror
         raise ConfigError(f"{path} can not be read: {reason}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
             raise ConfigError(f"{path} can not be read: it is no file, or larger than {LARGEST} bytes")
-        return file.read(LARGEST)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(LARGEST)
+    finally:
+        os.close(descriptor)
 
 
 def replace_file(path: Path, text: str, mode: int) -> None:

@@ -64,7 +64,7 @@ def _leaves(table: Mapping[str, Any], above: keys.Path = ()) -> Iterator[tuple[k
 
 
 def _ours(path: keys.Path) -> keys.Key | None:
-    return keys.ALIASES.get(path[0]) if len(path) == 1 else keys.find(path)
+    return keys.find(path) or (keys.ALIASES.get(path[0]) if len(path) == 1 else None)
 
 
 def _refused(key: keys.Key, value: object) -> str:

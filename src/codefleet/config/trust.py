@@ -13,7 +13,7 @@ from typing import Any
 from codefleet.config import keys
 from codefleet.config.files import alone, content, replace_file
 from codefleet.config.target import Project
-from codefleet.config.values import toml
+from codefleet.config.values import toml, visible
 from codefleet.core.errors import ConfigError
 from codefleet.core.layout import Home
 
@@ -132,7 +132,8 @@ def _write(home: Home, everything: Mapping[str, Any]) -> None:
 
 def _words(key: str, value: str) -> str:
     if key == _INSTRUCTION:
-        return f"every agent is told what .codefleet/INSTRUCTION.md says: {value}"
+        lines = "\n".join(map(visible, value.splitlines()))
+        return f"every agent is told what .codefleet/INSTRUCTION.md says: {lines}"
     path = keys.path_of(key)
     template = _SAID.get((path[0], path[-1]), "{key} = {value}")
     return template.format(key=key, name=path[1] if len(path) > 2 else "", value=value)

@@ -43,13 +43,22 @@ def toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return visible(json.dumps(value, ensure_ascii=False))
     if isinstance(value, Mapping):
         inner = ", ".join(f"{bare(name)} = {toml(item)}" for name, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml(item) for item in value)}]"
     return str(value)
+
+
+def visible(text: str) -> str:
+    """The text with everything escaped that a terminal would not show as it is."""
+    return "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return f"\\u{ord(sign):04x}" if ord(sign) < 1 << 16 else f"\\U{ord(sign):08x}"
 
 
 def bare(name: str) -> str:
