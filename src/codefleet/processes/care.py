@@ -6,6 +6,8 @@ import logging
 import signal
 from pathlib import Path
 
+import anyio
+
 from codefleet.ports import ChildState, ChildStatus, Clock
 from codefleet.processes.guard import kernel
 from codefleet.processes.guards import Guards
@@ -44,6 +46,14 @@ class Care:
             self._asked = 0
         self._wake(reading, now, urgent=urgent)
         return LOOK if self._guard.fd >= 0 else SOON
+
+    async def see_off(self, reading: Reading) -> None:
+        """Wait for a guard that has said its last word; it needs no more than a write to the disk."""
+        with anyio.move_on_after(self._patience):
+            while reading.guard_lives():
+                change = self._hint.next()
+                self._guard.hold(reading.status.guard, reading.guard_start)
+                await self._hint.wait(change, SOON)
 
     async def end_without_spool(self) -> ChildStatus:
         """Somebody removed the spool: its guard can still be told to end everything, but not say how that went."""

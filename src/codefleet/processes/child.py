@@ -71,12 +71,16 @@ class SpoolChild:
             change = self._hint.next()
             reading = files.read(self._spool)
             if reading.status.state in OVER:
-                return await self._over(reading.status)
+                return await self._over(reading)
             await self._hint.wait(change, await self._care.attend(reading))
 
-    async def _over(self, status: ChildStatus) -> ChildStatus:
+    async def _over(self, reading: files.Reading) -> ChildStatus:
+        """The last word is durable once its guard is gone; a guard whose spool was removed has none."""
+        status = reading.status
         if status.state is ChildState.ABSENT:
             status = await self._care.end_without_spool()
+        else:
+            await self._care.see_off(reading)
         self.forget()
         return status
 
@@ -86,7 +90,7 @@ class SpoolChild:
             change = self._hint.next()
             reading = files.read(self._spool)
             if reading.status.state in OVER:
-                return await self._over(reading.status)
+                return await self._over(reading)
             pause = await self._care.attend(reading, urgent=True)
             if told != reading.status.guard or not reading.ending:
                 told = reading.status.guard if files.tell(self._spool, f"stop {grace}") else 0

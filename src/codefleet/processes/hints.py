@@ -119,6 +119,7 @@ class Hints:
         if not others and self._hints.pop(hint.watch, None) is not None:
             _LIBC.inotify_rm_watch(self._fd, hint.watch)
         hint.watch = -1
+        hint.give()  # whoever waits for it looks once more by himself
 
     def _read(self) -> None:
         try:

@@ -37,6 +37,7 @@ def guard(spool: str, pidfd: int) -> int:
     except FileNotFoundError:  # somebody made sure that nothing will ever run here
         return DONE
     _speak_into("guard.log")
+    kernel.adopt_orphans()
     record = Record(os.open("status", os.O_RDWR | os.O_CLOEXEC))
     if record.fields.get("state") != "done":
         Life(job, record).live(pidfd)
