@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,6 +48,7 @@ class Configured:
         self._projects = target.Reader(workspaces)
         self._last = _LastGood()
         self._warnings: tuple[str, ...] = ()
+        self._said: dict[tuple[tuple[str, ...], ...], tuple[Layer, tuple[str, ...]]] = {}
         self._kept: tuple[bytes | None, str, Settings] | None = None
         environment.variables(self._environ, {})
 
@@ -86,8 +87,15 @@ class Configured:
 
     def _over(self, *files: Layer) -> tuple[Layer, tuple[str, ...]]:
         """The files with environment and flags above them, and what to warn about."""
-        variables, warnings = environment.variables(self._environ, _names(files))
+        variables, warnings = self._variables(_names(files))
         return merging.merged((*files, variables, self._flags)), warnings
+
+    def _variables(self, names: dict[str, tuple[str, ...]]) -> tuple[Layer, tuple[str, ...]]:
+        """What the environment sets for these agent types and gates; it never changes."""
+        place = tuple(names.values())
+        if place not in self._said:
+            self._said[place] = environment.variables(self._environ, names)
+        return self._said[place]
 
     def _target(self, file: Layer) -> str:
         entry = self._over(file)[0].get(("landing", "target"))
@@ -152,10 +160,10 @@ def _agent_types(layer: Layer, settings: Settings) -> tuple[str, ...]:
     return tuple(name for name in named if name not in settings.agents)
 
 
-def _names(files: Iterable[Layer]) -> dict[str, Sequence[str]]:
+def _names(files: Iterable[Layer]) -> dict[str, tuple[str, ...]]:
     """The agent types and gates that any file names."""
-    names: dict[str, list[str]] = {"agents": list(BUILT_IN), "gates": []}
+    names: dict[str, dict[str, None]] = {"agents": dict.fromkeys(BUILT_IN), "gates": {}}
     for path in (path for layer in files for path in layer):
-        if path[0] in names and path[1] not in names[path[0]]:
-            names[path[0]].append(path[1])
-    return dict(names)
+        if path[0] in names:
+            names[path[0]][path[1]] = None
+    return {section: tuple(entries) for section, entries in names.items()}

@@ -16,6 +16,8 @@ from codefleet.config.files import content
 from codefleet.core.errors import ConfigError
 from codefleet.ports import Repository
 
+#: Where git and the fleet keep what a target's name can stand for.
+_PLACES = ("codefleet/lines", "heads", "remotes/origin", "remotes", "tags")
 INSTRUCTION = ".codefleet/INSTRUCTION.md"
 
 
@@ -88,7 +90,8 @@ class Reader:
         mark = _repository_mark(path / ".git")
         seen = self._repositories.get(path)
         if seen is None or mark is None or seen.mark != mark:
-            seen = self._repositories[path] = _Seen(mark, await self.trees.probe(path))
+            found = await self.trees.probe(path)
+            seen = self._repositories[path] = _Seen(None if found.empty else mark, found)
         repository: Repository = seen.value
         return repository
 
@@ -168,7 +171,7 @@ def _decoded(content: bytes) -> str:
 
 def _repository_mark(git: Path) -> object:
     """Changes when `probe` could answer something else; None when files can not tell."""
-    if not git.is_dir():
+    if not _plain_refs(git):
         return None
     heads = [git / "HEAD", git / "config", git / "refs/heads/main", git / "refs/heads/master", *_remotes(git)]
     return (tuple(_quick(head) for head in heads), _packed(git))
@@ -176,9 +179,14 @@ def _repository_mark(git: Path) -> object:
 
 def _branch_mark(git: Path, branch: str) -> object:
     """Changes when the branch moves; None when files can not tell."""
-    if not git.is_dir():
+    if not _plain_refs(git):
         return None
-    return (*(_quick(git / "refs" / place / branch) for place in ("heads", "remotes", "tags")), _packed(git))
+    return (*(_quick(git / "refs" / place / branch) for place in _PLACES), _packed(git))
+
+
+def _plain_refs(git: Path) -> bool:
+    """Does the repository keep its refs in files, and here?"""
+    return git.is_dir() and not (git / "reftable").exists()
 
 
 def _remotes(git: Path) -> list[Path]:
@@ -192,7 +200,7 @@ def _packed(git: Path) -> object:
     try:
         status = (git / "packed-refs").stat()
     except OSError:
-        return _quick(git / "reftable/tables.list")
+        return None
     return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
