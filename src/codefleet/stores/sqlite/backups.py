@@ -9,8 +9,9 @@ from pathlib import Path
 
 import apsw
 
-from codefleet.core.errors import Corrupt
+from codefleet.core.errors import Corrupt, Failed
 from codefleet.core.model import Instant
+from codefleet.stores.sqlite import disk
 from codefleet.stores.sqlite.connection import Options, connect
 
 DAY = 24 * 3600 * 1000
@@ -54,15 +55,19 @@ def prune(folder: Path, pattern: str) -> None:
 
 def write(db: apsw.Connection, to: Path) -> None:
     """A whole, checked, durable copy at `to`, or nothing there."""
-    to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_name(f".{to.name}.{os.getpid()}.part")
     try:
+        to.parent.mkdir(parents=True, exist_ok=True)
         _copy(db, part)
         _sync(part)
         part.rename(to)
         _sync(to.parent)
+    except apsw.FullError as error:
+        raise disk.no_space(to.parent, "the backup did not fit") from error
+    except (apsw.CantOpenError, OSError) as error:
+        raise Failed(f"the backup {to} could not be written: {error}", hint=f"check {to.parent}") from error
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             part.unlink()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import time
 from collections.abc import Callable
@@ -83,7 +84,7 @@ class Errors:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(error, apsw.Error):
+        if isinstance(error, (apsw.Error, OSError)):
             raise self.of(error) from error
 
     def of(self, error: Exception) -> CodeFleetError:
@@ -93,11 +94,11 @@ class Errors:
                 return error
             case apsw.CorruptError() | apsw.NotADBError():
                 return self.corrupt(str(error))
-            case apsw.FullError():
+            case apsw.FullError() | OSError(errno=errno.ENOSPC):
                 return disk.no_space(self._path.parent, "SQLite could not write")
             case apsw.BusyError() | apsw.LockedError():
                 return self._unavailable("another process keeps it locked", "try again; `codefleet doctor` says who")
-            case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
+            case OSError() | apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
                 return self._unavailable(str(error), f"check owner and permissions of {self._path.parent}")
             case apsw.Error():
                 return self._unavailable(str(error), "check the disk; what was under way may or may not be stored")

@@ -43,18 +43,26 @@ class Place:
 
     def open(self, now: Instant) -> tuple[StoreInfo, apsw.Connection]:
         """Refuse, or make, migrate and check; then a connection for the writer. Blocks."""
-        folder = self.path.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        disk.refuse_network(folder)
-        disk.require_space(folder, self.options.reserve)
         with self.errors:
+            folder = self.path.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            disk.refuse_network(folder)
+            disk.require_space(folder, self.options.reserve)
             self._refuse_damaged_head()
-            db = connect(self.path, self.options)
-            with contextlib.ExitStack() as undo:
-                undo.callback(db.close)
-                backup = self._bring_up_to_date(db, now)
-                self._check(db)
-                undo.pop_all()
+            return self._open(now)
+
+    def _open(self, now: Instant) -> tuple[StoreInfo, apsw.Connection]:
+        log = self.path.with_name(self.path.name + "-wal")
+        left = log.exists() and log.stat().st_size
+        db = connect(self.path, self.options)
+        with contextlib.ExitStack() as undo:
+            undo.callback(db.close)
+            # What a killed process left in the log is not brought into a file that is refused.
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, bool(left))
+            backup = self._bring_up_to_date(db, now)
+            self._check(db)
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            undo.pop_all()
         return StoreInfo(kind="sqlite", schema=len(self.steps), backup=backup), db
 
     def _refuse_damaged_head(self) -> None:
@@ -67,9 +75,7 @@ class Place:
             raise self.errors.corrupt("it is no SQLite file" if head else "it is empty")
 
     def _bring_up_to_date(self, db: apsw.Connection, now: Instant) -> str:
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         found = schema.inspect(db, len(self.steps), self.errors)
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         if found == len(self.steps):
             tune(db, self.options)
             return ""

@@ -218,4 +218,4 @@ WHERE kind = ? AND task = ? AND (task, number, id) > (?, ?, ?) ORDER BY number, 
 SELECT (SELECT max(n) FROM task) > value FROM meta WHERE key = 'indexed'
 
 -- name: activity_bounds
-SELECT coalesce(min(seq), 1) - 1, coalesce(max(seq), 0) FROM activity
+SELECT coalesce((SELECT min(seq) FROM activity), 1) - 1, coalesce((SELECT max(seq) FROM activity), 0)

@@ -41,9 +41,9 @@ CREATE INDEX task_hold ON task (hold_on, id) WHERE hold_on IS NOT NULL;
 CREATE INDEX task_asks ON task (asks) WHERE asks > 0;
 CREATE INDEX task_loose ON task (n) WHERE status = 'blocked' AND deps = 0;
 CREATE INDEX task_unawaited ON task (n) WHERE status = 'verified' AND awaiting IS NULL;
-CREATE INDEX task_owned ON task (owners, id) WHERE owners IS NOT NULL;
-CREATE INDEX task_batch ON task (batch) WHERE batch IS NOT NULL;
-CREATE INDEX task_assigned ON task (assigned_to) WHERE assigned_to IS NOT NULL;
+CREATE INDEX task_owned ON task (id, owners) WHERE owners IS NOT NULL;
+CREATE INDEX task_batch ON task (batch, rank, n) WHERE batch IS NOT NULL;
+CREATE INDEX task_assigned ON task (assigned_to, rank, n) WHERE assigned_to IS NOT NULL;
 
 -- Which task is blocked by which.
 CREATE TABLE dep (
