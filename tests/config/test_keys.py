@@ -65,7 +65,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "proof.flaky_reruns": ("0", "0", "-1"),
     "proof.parallel": ("2", "2", "0"),
     "proof.caches": ('[".venv"]', ".venv", '["/tmp"]'),
-    "landing.target": ('"release/1"', "release/1", "1"),
+    "landing.target": ('"release/1"', "release/1", '"../../fifo"'),
     "landing.policy": ('"review"', "review", '"auto"'),
 }
 

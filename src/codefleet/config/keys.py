@@ -262,7 +262,7 @@ KEYS: tuple[Key, ...] = (
     _key("proof.caches", values.inner_paths(), "globs that survive between proofs"),
     _key(
         "landing.target",
-        values.text(),
+        values.ref(),
         'the branch that work is for; "": the remote\'s HEAD, else main, master, else the branch checked out',
         "Tw",
     ),

@@ -134,6 +134,11 @@ def branch() -> Kind:
     )
 
 
+def ref() -> Kind:
+    """The name of one branch, or none."""
+    return _fitting("the name of a branch", lambda text: not text or not _NO_BRANCH.search(text))
+
+
 def driver(*shipped: str) -> Kind:
     """A driver: one of ours or a class of somebody else's module."""
     return _fitting(
