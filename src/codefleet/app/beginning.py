@@ -48,6 +48,7 @@ async def init(fleet: Fleet, path: Path, *, kind: str = "", home_only: bool = Fa
     )
     await fleet.workspaces.exclude(repository.path, [EXCLUDED])
     place = await fleet.place(repository.path)
+    await _lift(fleet, repository.path, "setup")
     resolved = await fleet.configuration.resolve(repository.path)
     return Begun(home=fleet.home.path, written=[*written, *more], place=place, resolved=resolved, kind=found)
 
@@ -116,15 +117,16 @@ async def give(fleet: Fleet, resolved: Resolved) -> None:
     from codefleet.config import trust
 
     await anyio.to_thread.run_sync(trust.give, fleet.home, resolved.asked)
-    await _lift(fleet, resolved.asked.repository)
+    await _lift(fleet, resolved.asked.repository, "trust")
 
 
-async def _lift(fleet: Fleet, repository: Path) -> None:
+async def _lift(fleet: Fleet, repository: Path, kind: str) -> None:
+    """What its tasks waited for has been done: they may be tried again."""
     known = await projects.every(fleet.store)
     for project in [one for one in known if one.paths.get(fleet.host) == str(repository)]:
         waiting, _ = await fleet.tasks(Filter(status=(Status.PENDING,), project=project.id), 1 << 20)
         for task in waiting:
-            await fleet.backlog.lift(task.id, "trust")
+            await fleet.backlog.lift(task.id, kind)
 
 
 async def revoke(fleet: Fleet, path: Path) -> bool:

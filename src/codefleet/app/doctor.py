@@ -140,11 +140,8 @@ async def _project(fleet: Fleet, _: bool) -> AsyncIterator[Finding]:
 
 async def _engines(fleet: Fleet, fix: bool) -> AsyncIterator[Finding]:
     """Engines that ended without a word and own nothing are forgotten; what they own, the next start adopts."""
-    from codefleet.processes.presence import FilePresence
-
-    presence = FilePresence(fleet.home)
     for engine in await fleet.store.engines():
-        alive = engine.host != fleet.host or presence.alive(engine.id)
+        alive = engine.host != fleet.host or fleet.presence.alive(engine.id)
         if alive:
             yield Finding(name="engine", ok=True, text=f"{engine.name or engine.id} on {engine.host}, pid {engine.pid}")
             continue

@@ -171,8 +171,10 @@ def result(value: Result | None) -> Document | None:
     }
 
 
-def agent(value: Agent) -> Document:
-    return stored.agent(_plain(value))
+def member(value: Agent, engines: Sequence[Engine], tasks: Sequence[Task], pauses: Sequence[Pause]) -> Document:
+    """An agent as it is now."""
+    plain = [[_plain(one) for one in values] for values in (engines, tasks, pauses)]
+    return stored.member(_plain(value), *plain)
 
 
 def engine(value: Engine, now: Instant) -> Document:
@@ -200,7 +202,7 @@ def status(
     tasks: Sequence[Task],
     now: Instant,
 ) -> Document:
-    """What the whole fleet is doing; `tasks` are those that ask or await judgement."""
+    """What the whole fleet is doing; `tasks` are those in a state that is looked at."""
     plain = [[_plain(one) for one in values] for values in (engines, agents, pauses, tasks)]
     return stored.status(counts(tally), *plain, now=now)
 

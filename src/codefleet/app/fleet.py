@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from codefleet.app import documents, homes, overview, projects, reading, targets
+from codefleet.app import documents, homes, projects, reading, targets
 from codefleet.app.documents import Document
+from codefleet.app.overview import Lookout
 from codefleet.app.reading import Stream
 from codefleet.app.targets import Target
 from codefleet.core import drafts
@@ -22,14 +23,16 @@ from codefleet.core.drafts import Draft
 from codefleet.core.errors import Failed, InvalidInput, NotAllowed, NotFound
 from codefleet.core.layout import Home
 from codefleet.core.model import ACTIVITY_KINDS, FACT_KINDS, Agent, Pause, Project, Run, Task
+from codefleet.core.model import Engine as EngineRecord
 from codefleet.core.settings import Settings
 from codefleet.engine import decide
 from codefleet.engine.backlog import Backlog, Revision
-from codefleet.ports import Clock, Filter, Page, Repository, Store, SystemClock, Workspaces
+from codefleet.ports import Clock, Filter, Page, Presence, Repository, Store, SystemClock, Workspaces
 
 if TYPE_CHECKING:
     from codefleet.config import Configured
     from codefleet.core.transitions.people import Edit
+    from codefleet.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,24 @@ class Fleet:
         from codefleet.config import Configured
 
         return Configured(self.home, self.workspaces, self.environ, self.flags)
+
+    @cached_property
+    def presence(self) -> Presence:
+        from codefleet.processes.presence import FilePresence
+
+        return FilePresence(self.home)
+
+    @asynccontextmanager
+    async def working(
+        self, *, slots: int, name: str = "", agent: str = "", workdir: Path | None = None, until_idle: bool = False
+    ) -> AsyncIterator[Engine]:
+        """An engine, ready to run. Without a name it is the only one of this home and host."""
+        from codefleet.app import work
+
+        async with work.engine(
+            self, slots=slots, name=name, agent=agent, workdir=workdir, until_idle=until_idle
+        ) as engine:
+            yield engine
 
     @property
     def backlog(self) -> Backlog:
@@ -162,8 +183,17 @@ class Fleet:
 
     # ---------------------------------------------------------------------------------------------------- see
 
+    @property
+    def lookout(self) -> Lookout:
+        """The fleet as it is now."""
+        silent = self.configuration.home().stale_after
+        return Lookout(self.store, self.clock.now(), silent, self._is_alive)
+
+    def _is_alive(self, engine: EngineRecord) -> bool:
+        return engine.host != self.host or self.presence.alive(engine.id)
+
     async def status(self) -> Document:
-        return await overview.status(self.store, self.clock.now(), self.configuration.home().stale_after)
+        return await self.lookout.status()
 
     async def counts(self) -> Mapping[str, int]:
         """How many tasks are in each state."""
@@ -172,45 +202,45 @@ class Fleet:
     async def listed(self, where: Filter, limit: int) -> tuple[list[Document], bool]:
         """Tasks as documents, those with a live run with what it is doing (`live`), and whether there are more."""
         found, more = await self.tasks(where, limit)
-        return [documents.task(task) | {"live": await self._live(task)} for task in found], more
+        lookout = self.lookout
+        return [documents.task(task) | {"live": await lookout.live(task)} for task in found], more
 
-    async def _live(self, task: Task) -> Document | None:
-        return await overview.live(self.store, task, self.clock.now()) if task.open_run else None
+    async def shown(self, more: int) -> list[Document]:
+        """The tasks at work, and so many of those that come next, as a live picture wants them."""
+        at_work, _ = await self.listed(Filter(status=reading.AT_WORK), 200)
+        ready, _ = await self.listed(Filter(ready=True), more)
+        return [*at_work, *ready]
 
     async def why(self, name: str | None = None) -> Document:
         """What holds a task; without a name, what keeps the fleet from starting anything."""
-        now, silent = self.clock.now(), self.configuration.home().stale_after
         if name is None:
-            return await overview.idle(self.store, now, silent)
+            return await self.lookout.idle()
         task = await self.task(name)
-        return overview.explained(task, await overview.scene(self.store, task, now, silent))
+        return await self.lookout.why(task, await self._settings(task))
 
     async def show(self, name: str) -> Document:
-        """Everything about one thing, with its `kind`."""
+        """Everything about one thing; `what` says what it is."""
         target = await self.find(name)
         if target.kind == "task":
             return await self._show_task(target.id)
         if target.kind == "agent":
             [held] = await self.store.get(Agent, [target.id])
-            return {"kind": "agent", **documents.agent(held.value)}
+            return {"what": "agent"} | await self.lookout.member(held.value)
         if target.kind == "pause":
             [pause] = await self.store.get(Pause, [target.id])
-            return {"kind": "pause", "active": pause.value.active, **documents.pause(pause.value)}
+            return {"what": "pause", "active": pause.value.active, **documents.pause(pause.value)}
         run = next(run for run in await self.runs(target.task) if run.id == target.id)
-        return {"kind": "run", "id": run.id, "task_id": run.task_id, **documents.run(run)}
+        return {"what": "run", "id": run.id, "task_id": run.task_id, **documents.run(run)}
 
     async def _show_task(self, key: str) -> Document:
         task = (await decide.task(self.store, key)).value
-        scene = await overview.scene(self.store, task, self.clock.now(), self.configuration.home().stale_after)
-        runs = [documents.run(run) for run in await self.runs(key)]
-        explained = overview.explained(task, scene)
-        effective = documents.effective(task, await self._settings(task))
+        settings = await self._settings(task)
         return {
-            "kind": "task",
+            "what": "task",
             **documents.task(task),
-            "effective": effective,
-            "why": explained["reasons"],
-            "runs": runs,
+            "effective": documents.effective(task, settings),
+            "why": (await self.lookout.why(task, settings))["reasons"],
+            "runs": [documents.run(run) for run in await self.runs(key)],
         }
 
     async def runs(self, key: str) -> list[Run]:
@@ -284,7 +314,7 @@ class Fleet:
 
     async def questions(self) -> list[Document]:
         """The open questions, of tasks and of pauses."""
-        return await overview.questions(self.store)
+        return await self.lookout.questions()
 
     async def answer(self, name: str, text: str) -> Document:
         """Answer the open question of a task, or of a pause, which is lifted by any answer."""

@@ -2,93 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from codefleet.app import documents, why
+from codefleet.app import documents, stored, why
 from codefleet.app.documents import Document
 from codefleet.app.why import Scene
-from codefleet.core.model import TERMINAL, Agent, Engine, Instant, Pause, Status, Task
+from codefleet.core.model import TERMINAL, Activity, Agent, Engine, Instant, Pause, Status, Task
+from codefleet.core.settings import Settings
 from codefleet.ports import Filter, Page, Store
 
 MOST = 500
-SILENT = 120
 TAIL = 300
+LOOKED_AT = tuple(Status(name) for name in stored.LOOKED_AT)
 
 
-async def status(store: Store, now: Instant, stale_after: float = SILENT) -> Document:
-    """The document of `status`."""
-    agents = (await store.find(Agent, Filter(), Page(limit=MOST))).items
-    asking = (await store.find(Task, Filter(open_question=True), Page(limit=MOST))).items
-    judged = (await store.find(Task, Filter(awaiting=True), Page(limit=MOST))).items
-    paused = (await store.find(Pause, Filter(), Page(limit=MOST))).items
-    engines = await beating(store, now, stale_after)
-    return documents.status(await store.counts(), engines, agents, paused, [*asking, *judged], now)
+@dataclass(frozen=True, slots=True)
+class Lookout:
+    """The fleet as it is at a moment. It only reads."""
+
+    store: Store
+    now: Instant
+    silent: float
+    """Seconds without a beat after which an engine of another host counts as gone."""
+    alive: Callable[[Engine], bool]
+    """Does this engine live, as far as its host can tell?"""
+
+    # ---------------------------------------------------------------------------------------------- the fleet
+
+    async def status(self) -> Document:
+        agents = (await self.store.find(Agent, Filter(), Page(limit=MOST))).items
+        tally = await self.store.counts()
+        engines, pauses, tasks = await self.engines(), await self.pauses(), await self.tasks()
+        return documents.status(tally, engines, agents, pauses, tasks, self.now)
+
+    async def member(self, agent: Agent) -> Document:
+        """One agent as it is now."""
+        return documents.member(agent, await self.engines(), await self.tasks(), await self.pauses())
+
+    async def engines(self) -> Sequence[Engine]:
+        """Those that live."""
+        found = await self.store.engines()
+        return [one for one in found if self.now - one.beat_at <= self.silent * 1000 and self.alive(one)]
+
+    async def tasks(self) -> Sequence[Task]:
+        """Those that somebody works on or must judge."""
+        return (await self.store.find(Task, Filter(status=LOOKED_AT), Page(limit=MOST))).items
+
+    async def pauses(self) -> Sequence[Pause]:
+        """Those in force."""
+        found = (await self.store.find(Pause, Filter(), Page(limit=MOST))).items
+        return [one for one in found if one.active and (one.until is None or one.until > self.now)]
+
+    async def questions(self) -> list[Document]:
+        tasks = (await self.store.find(Task, Filter(open_question=True), Page(limit=MOST))).items
+        return documents.questions(tasks, await self.pauses())
+
+    # --------------------------------------------------------------------------------------------------- why
+
+    async def why(self, task: Task, settings: Settings) -> Document:
+        """What holds a task, or what it is about."""
+        reasons = why.reasons(task, await self._scene(task, settings))
+        return {"task_id": task.id, "title": task.title, "status": task.status.value, "reasons": reasons}
+
+    async def _scene(self, task: Task, settings: Settings) -> Scene:
+        ready = task.status is Status.PENDING and not task.hold
+        before = list(await self.store.ready([], MOST)) if ready else []
+        name = task.agent or settings.agent.default
+        account = settings.agents[name].account if name in settings.agents else ""
+        return Scene(
+            engines=await self.engines() if task.status not in TERMINAL else (),
+            pauses=await self.pauses() if ready else (),
+            stopped_by=frozenset(
+                {"fleet", f"agent:{name}", f"account:{account or name}", f"project:{task.project}", f"task:{task.id}"}
+            ),
+            upstream={held.value.id: held.value for held in await self.store.get(Task, task.depends_on)},
+            ahead=before.index(task.id) if task.id in before else len(before),
+        )
+
+    async def idle(self) -> Document:
+        """Why nothing runs, or what does."""
+        around = Scene(
+            engines=await self.engines(), pauses=await self.pauses(), ahead=len(await self.store.ready([], MOST))
+        )
+        reasons = why.idle(await self.store.counts(), around)
+        return {"task_id": None, "title": None, "status": None, "reasons": reasons}
+
+    # -------------------------------------------------------------------------------------------------- live
+
+    async def live(self, task: Task) -> Document | None:
+        """What the run of a task is doing: how long, how lately, with how full a context."""
+        run = task.open_run
+        if run is None:
+            return None
+        last = await self.store.last_activity(run.id)
+        tail = await self.store.activity(run.id, max(-1, last - TAIL), TAIL) if last >= 0 else ()
+        pressure = [one.data["context_pct"] for one in tail if one.kind == "usage" and one.data.get("context_pct")]
+        began = run.started_at or run.created_at
+        return {
+            "elapsed_ms": self.now - began if began else None,
+            "idle_ms": self.now - tail[-1].at if tail else None,
+            "context_pct": max(pressure, default=None),
+            "events": last + 1,
+            "does": next((said for one in reversed(tail) if (said := _doing(one))), None),
+            "agent": run.agent,
+            "agent_inherited": not task.agent,
+            "model": run.model or None,
+            "model_inherited": not task.model,
+        }
 
 
-async def beating(store: Store, now: Instant, stale_after: float) -> Sequence[Engine]:
-    """The engines that were heard of lately."""
-    return [one for one in await store.engines() if now - one.beat_at <= stale_after * 1000]
-
-
-async def pauses(store: Store, now: Instant) -> Sequence[Pause]:
-    """Those in force."""
-    found = (await store.find(Pause, Filter(), Page(limit=MOST))).items
-    return [one for one in found if one.active and (one.until is None or one.until > now)]
-
-
-async def questions(store: Store) -> list[Document]:
-    tasks = (await store.find(Task, Filter(open_question=True), Page(limit=MOST))).items
-    paused = (await store.find(Pause, Filter(open_question=True), Page(limit=MOST))).items
-    return documents.questions(tasks, paused)
-
-
-async def scene(store: Store, task: Task, now: Instant, stale_after: float) -> Scene:
-    upstream = {held.value.id: held.value for held in await store.get(Task, task.depends_on)}
-    waiting = task.status is Status.PENDING and not task.hold
-    before = await store.ready([], MOST) if waiting else ()
-    return Scene(
-        now=now,
-        engines=await beating(store, now, stale_after) if task.status not in TERMINAL else (),
-        pauses=await pauses(store, now) if waiting else (),
-        upstream=upstream,
-        ahead=list(before).index(task.id) if task.id in before else len(before),
-    )
-
-
-def explained(task: Task, around: Scene) -> Document:
-    return {
-        "task_id": task.id,
-        "title": task.title,
-        "status": task.status.value,
-        "reasons": why.reasons(task, around),
+def _doing(one: Activity) -> str:
+    """In a few words what an agent did last."""
+    data = one.data
+    words = {
+        "tool_call": f"{data.get('name')} {data.get('input') or ''}",
+        "file_changed": f"changed {data.get('path')}",
+        "message": str(data.get("text", "")),
+        "gate_output": f"gate {data.get('gate') or ''}",
+        "setup_output": "setup",
+        "permission_denied": f"denied: {data.get('tool')}",
     }
-
-
-async def idle(store: Store, now: Instant, stale_after: float) -> Document:
-    """Why nothing runs, or what does."""
-    counts = await store.counts()
-    ready = await store.ready([], MOST)
-    engines = await beating(store, now, stale_after)
-    around = Scene(now=now, engines=engines, pauses=await pauses(store, now), ahead=len(ready))
-    return {"task_id": None, "title": None, "status": None, "reasons": why.idle(counts, around)}
-
-
-async def live(store: Store, task: Task, now: Instant) -> Document | None:
-    """What the run of a task is doing: how long, how lately, with how full a context."""
-    run = task.open_run
-    if run is None:
-        return None
-    last = await store.last_activity(run.id)
-    tail = await store.activity(run.id, max(-1, last - TAIL), TAIL) if last >= 0 else ()
-    pressure = [one.data["context_pct"] for one in tail if one.kind == "usage" and one.data.get("context_pct")]
-    began = run.started_at or run.created_at
-    return {
-        "elapsed_ms": now - began if began else None,
-        "idle_ms": now - tail[-1].at if tail else None,
-        "context_pct": max(pressure, default=None),
-        "events": last + 1,
-        "agent": run.agent,
-        "agent_inherited": not task.agent,
-        "model": run.model or None,
-        "model_inherited": not task.model,
-    }
+    return " ".join(words.get(one.kind, "").split())[:200]

@@ -18,6 +18,7 @@ from codefleet.ports import Filter, Page, Store
 
 FILES = {"plan": "PLAN_AND_STATUS.md", "knowledge": "KNOWLEDGE.md", "qa": "Q&A.md"}
 PAGE = 1000
+AT_WORK = (Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING)
 NEWS = 0.5
 """Seconds between looks at activity, which wakes nobody."""
 
@@ -217,5 +218,4 @@ def fleet_logs(home: Home) -> list[Path]:
 
 async def at_work(store: Store) -> Sequence[Task]:
     """Tasks that are being worked on."""
-    states = (Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING)
-    return (await store.find(Task, Filter(status=states), Page(limit=50))).items
+    return (await store.find(Task, Filter(status=AT_WORK), Page(limit=50))).items

@@ -24,6 +24,10 @@ def moment(at: int | None) -> str | None:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+LOOKED_AT = ("assigned", "in_progress", "waiting", "verifying", "verified")
+"""The states of the tasks that `status` is about."""
+
+
 def status(
     tally: Stored,
     engines: Sequence[Stored],
@@ -33,18 +37,43 @@ def status(
     *,
     now: int,
 ) -> Document:
-    """The document of `status`: `engines` are those that live; `tasks` those that ask or await judgement."""
-    judged = [task for task in tasks if task["status"] == "verified" and task["awaiting"]]
-    running = {engine["id"] for engine in engines}
+    """The document of `status`: `engines` are those that live, `tasks` those in a state that is looked at."""
+    stopping = [one for one in pauses if in_force(one, now)]
     return {
         "manager": {"running": bool(engines), "engines": [engine(one, now) for one in engines]},
-        "agents": [agent(one) | ({} if one["engine"] in running else {"status": "offline"}) for one in agents],
+        "agents": [member(one, engines, tasks, stopping) for one in agents],
         "tasks": dict(tally),
-        "unproven": sum(task["proven"] is False for task in judged),
-        "questions": questions(tasks, pauses),
+        "unproven": sum(task["proven"] is False for task in tasks if task["awaiting"]),
+        "questions": questions(tasks, stopping),
         "conflicts": [],
-        "pauses": [pause(one) for one in pauses if in_force(one, now)],
+        "pauses": [pause(one) for one in stopping],
     }
+
+
+def member(value: Stored, engines: Sequence[Stored], tasks: Sequence[Stored], pauses: Sequence[Stored]) -> Document:
+    """An agent as it is now: it works when a task is in its hands, and is offline when its engine does not live."""
+    lives = next((one for one in engines if one["id"] == value["engine"]), None)
+    if lives is None:
+        return agent(value) | {"status": "offline", "current_task_id": None}
+    beat = moment(max(value["last_heartbeat"], lives["beat_at"]))
+    task = next((one for one in tasks if one["assigned_to"] == value["id"] and _has_run(one)), None)
+    if task is None:
+        stopped = {"fleet", f"agent:{value['type']}", f"account:{value['type']}"}
+        word = "paused" if stopped & {one["id"] for one in pauses} else "idle"
+        return agent(value) | {"status": word, "last_heartbeat": beat}
+    run = task["run"]
+    return agent(value) | {
+        "status": "working",
+        "type": run["agent"],
+        "current_task_id": task["id"],
+        "worktree_path": run["workspace"] or None,
+        "session_id": run["session_id"] or None,
+        "last_heartbeat": beat,
+    }
+
+
+def _has_run(task: Stored) -> bool:
+    return task["run"] is not None and task["run"]["ended_at"] is None
 
 
 def in_force(value: Stored, now: int) -> bool:

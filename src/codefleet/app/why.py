@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from codefleet.app.documents import Document, moment
 from codefleet.core.model import Engine, Instant, Pause, Status, Task
@@ -13,12 +13,13 @@ from codefleet.core.model import Engine, Instant, Pause, Status, Task
 class Scene:
     """What is known around a task at a moment."""
 
-    now: Instant
     engines: Sequence[Engine] = ()
-    """Those that beat."""
+    """Those that live."""
     pauses: Sequence[Pause] = ()
     """Those in force."""
-    upstream: Mapping[str, Task] | None = None
+    stopped_by: frozenset[str] = frozenset()
+    """The selectors that would stop this task."""
+    upstream: Mapping[str, Task] = field(default_factory=dict)
     ahead: int = 0
     """How many ready tasks are before it."""
 
@@ -36,8 +37,7 @@ def _reason(rule: str, text: str, lifts: str, *, until: Instant | None = None, o
 def _upstream(task: Task, scene: Scene) -> list[Document]:
     if task.status is not Status.BLOCKED:
         return []
-    known = scene.upstream or {}
-    return [_waits_for(key, known.get(key)) for key in task.blocked_by]
+    return [_waits_for(key, scene.upstream.get(key)) for key in task.blocked_by]
 
 
 def _waits_for(key: str, upstream: Task | None) -> Document:
@@ -73,18 +73,12 @@ def _hold(task: Task) -> list[Document]:
 def _pauses(task: Task, scene: Scene) -> list[Document]:
     if task.status is not Status.PENDING:
         return []
-    met = {"fleet", f"agent:{task.agent}", f"project:{task.project}", f"task:{task.id}"}
-    return [
-        _reason(
-            "pause",
-            f"{pause.id} is paused: {pause.reason}",
-            f"codefleet resume {pause.id}",
-            until=pause.until,
-            on=pause.id,
-        )
-        for pause in scene.pauses
-        if pause.id in met or (pause.id.startswith(("agent:", "account:")) and not task.agent)
-    ]
+    return [_paused(pause) for pause in scene.pauses if pause.id in scene.stopped_by]
+
+
+def _paused(pause: Pause) -> Document:
+    text = f"{pause.id} is paused: {pause.reason}"
+    return _reason("pause", text, f"codefleet resume {pause.id}", until=pause.until, on=pause.id)
 
 
 def _state(task: Task, scene: Scene) -> list[Document]:
@@ -129,10 +123,7 @@ def _at_work(task: Task) -> list[Document]:
 
 def idle(counts: Mapping[Status, int], scene: Scene) -> list[Document]:
     """Why nothing is started: the fleet as a whole."""
-    found = [
-        _reason("pause", f"{one.id} is paused: {one.reason}", f"codefleet resume {one.id}", until=one.until, on=one.id)
-        for one in scene.pauses
-    ]
+    found = [_paused(one) for one in scene.pauses]
     if not scene.engines:
         found.append(_reason("no_engine", "no engine runs", "codefleet start"))
     if not scene.ahead:

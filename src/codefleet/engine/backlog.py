@@ -5,21 +5,23 @@ Nothing is stored when something is refused. Each change is one decision on one 
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import anyio.to_thread
 
 from codefleet.core import drafts
 from codefleet.core.drafts import Draft
-from codefleet.core.errors import Exists, InvalidInput, Stale
+from codefleet.core.errors import Exists, InvalidInput
 from codefleet.core.layout import Home
-from codefleet.core.model import Complexity, Expects, Fact, Pause, Status, Task
+from codefleet.core.model import Complexity, Expects, Pause, Status, Task
 from codefleet.core.transitions import At, Change, pauses, people
 from codefleet.core.transitions.change import fact
 from codefleet.core.transitions.people import Edit, rank_of
-from codefleet.engine import decide, rules, views
+from codefleet.engine import decide, files, ledger, rules, views
 from codefleet.ports import Clock, Store
 
 PERSON = "person"
@@ -112,6 +114,12 @@ class Backlog:
     async def edit(self, key: str, wanted: Revision) -> Task:
         """All of a revision or nothing of it. A dependency that leads back to the task is refused."""
         revision = replace(wanted, edit=drafts.checked_edit(wanted.edit))
+        task = await self._edit(key, revision)
+        if revision.edit.agent is not None or revision.edit.model is not None:
+            await anyio.to_thread.run_sync(_reorder, self.home.task(key) / "task.json", revision.edit)
+        return task
+
+    async def _edit(self, key: str, revision: Revision) -> Task:
         if revision.depends_on is None:
             return await self._decide(key, lambda task: self._revised(task, revision, frozenset()))
         before = (await decide.task(self.store, key)).value.depends_on
@@ -206,24 +214,30 @@ class Backlog:
     async def pause(self, selector: str, reason: str) -> Pause:
         """No new starts of what the selector names until somebody lifts it."""
         words = drafts.comment(reason, "reason of the pause")
-        return await self._judge(selector, lambda pause: pauses.put(pause, words, self.at()))
+        paused, _ = await ledger.revise(
+            self.store, Pause(id=selector), lambda pause: pauses.put(pause, words, self.at())
+        )
+        return paused
 
     async def resume(self, selector: str, answer: str = "") -> Pause:
         """New starts again; an answer to the question of the pause is any word of a person."""
-        return await self._judge(selector, lambda pause: pauses.lift(pause, self.at(), answer=answer))
+        if not await self.store.get(Pause, [selector]):
+            return Pause(id=selector)
+        resumed, _ = await ledger.revise(
+            self.store, Pause(id=selector), lambda pause: pauses.lift(pause, self.at(), answer=answer)
+        )
+        return resumed
 
-    async def _judge(self, selector: str, decision: Callable[[Pause], tuple[Pause, tuple[Fact, ...]]]) -> Pause:
-        while True:
-            found = await self.store.get(Pause, [selector])
-            before = found[0].value if found else Pause(id=selector)
-            after, said = decision(before)
-            if after == before:
-                return after
-            try:
-                held = await (self.store.commit(found[0], after, said) if found else self.store.add(after, said))
-            except (Stale, Exists):
-                continue
-            return held.value
+
+def _reorder(path: Path, edit: Edit) -> None:
+    """Say in `task.json` too by whom and with which model, because that is read before the run."""
+    try:
+        order = json.loads(files.read(path) or b"{}")
+    except ValueError:
+        order = {}
+    given = {"coder": edit.agent, "model": edit.model}
+    changed = {name: value or None for name, value in given.items() if value is not None}
+    files.write(path, json.dumps({**order, **changed}, ensure_ascii=False, indent=2).encode() + b"\n")
 
 
 def _unmet(tasks: Iterable[Task]) -> frozenset[str]:

@@ -20,7 +20,7 @@ def show(frame: Frame, target: str) -> None:
 
 
 def _shown(found: Mapping[str, Any]) -> str:
-    return task(found) if found["kind"] == "task" else plain(found)
+    return task(found) if found["what"] == "task" else plain(found)
 
 
 def plain(found: Mapping[str, Any]) -> str:
