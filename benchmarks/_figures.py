@@ -50,8 +50,15 @@ def main(name: str, measure: Callable[[argparse.Namespace], Sequence[Figure]], *
     figures = measure(given)
     print(table(figures))
     if given.json:
-        about = {"benchmark": name, "python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
-        Path(given.json).write_text(json.dumps({**about, "figures": [one.document() for one in figures]}, indent=2) + "\n")
+        about = {
+            "benchmark": name,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "cores": os.cpu_count(),
+        }
+        Path(given.json).write_text(
+            json.dumps({**about, "figures": [one.document() for one in figures]}, indent=2) + "\n"
+        )
     sys.exit(0 if all(one.kept is not False for one in figures) else 1)
 
 
@@ -72,7 +79,14 @@ def _row(one: Figure) -> tuple[str, ...]:
     unit = f" {one.unit}" if one.floor is None else " x"
     limit = "" if one.limit is None else f"{one.limit:g}{unit}"
     kept = {None: "", True: "kept", False: "NOT KEPT"}[one.kept]
-    return (one.name, f"{one.value:.4g} {one.unit}", floor, ratio, limit, f"{kept}  {one.floor_name and 'floor: ' + one.floor_name}".strip())
+    return (
+        one.name,
+        f"{one.value:.4g} {one.unit}",
+        floor,
+        ratio,
+        limit,
+        f"{kept}  {one.floor_name and 'floor: ' + one.floor_name}".strip(),
+    )
 
 
 def in_turn(acts: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:

@@ -63,7 +63,7 @@ async def fleet(folder: Path, policy: str = "none", gates: str = "") -> AsyncIte
 
     settings(folder / "home")
     repo = repository(folder / "repo")
-    (repo / "codefleet.toml").write_text(f'[landing]\npolicy = "{policy}"\n{gates}')
+    (repo / "codefleet.toml").write_text(f'[landing]\ntarget = "main"\npolicy = "{policy}"\n{gates}')
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "settings")
     async with open_fleet(Home(folder / "home"), environ=os.environ, cwd=repo) as opened:

@@ -8,7 +8,9 @@ own    our own time in a hop: what is spent neither in git nor in the agent
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -21,9 +23,10 @@ import anyio
 sys.path.insert(0, str(Path(__file__).parent))
 import _fleet
 from _figures import Figure, main, scratch
+from _watch import Watch
 
 AGENT = 'echo done > "file-$CODEFLEET_TASK_ID"'
-MOST_CHAIN, MOST_WIDE = 1.5, 2.0
+MOST_CHAIN, MOST_WIDE, MOST_OWN = 1.5, 2.0, 5.0
 ONE_AT_A_TIME = threading.Lock()
 """Two `git worktree add` at once in one repository fail now and then."""
 
@@ -69,6 +72,32 @@ async def _run(folder: Path, slots: int, length: int, *, linked: bool) -> float:
         return (max(fact.at for fact in done.values()) - min(fact.at for fact in claimed.values())) / 1000
 
 
+async def _own(folder: Path, length: int) -> dict[str, float]:
+    """Median milliseconds of our own in a hop, and how much of them is the store's."""
+    watch = Watch()
+    async with _fleet.fleet(folder) as fleet:
+        await _fleet.chain(fleet, length)
+        async with _fleet.engine(fleet, 1, wrap=watch.over) as engine:
+            with anyio.fail_after(600):
+                await engine.run()
+    claimed = [call.ended for call in watch.calls if "task_assigned" in call.facts]
+    asked = [call.begun for call in watch.calls if (call.port, call.name) == ("processes", "start")]
+    seen = [call.ended for call in watch.calls if (call.port, call.name) == ("child", "lines")]
+    recorded = [call.ended for call in watch.calls if "run_reported" in call.facts]
+    return {
+        **_between("out", watch, claimed, asked),
+        **_between("back", watch, seen, recorded),
+    }
+
+
+def _between(name: str, watch: Watch, begun: list[float], ended: list[float]) -> dict[str, float]:
+    """Git's time is not ours; the first hop warms up."""
+    pairs = list(zip(begun, ended, strict=True))[1:]
+    own = [end - begin - watch.spent("workspaces", begin, end) for begin, end in pairs]
+    store = [watch.spent("store", begin, end) for begin, end in pairs]
+    return {name: statistics.median(own) * 1000, f"{name}_store": statistics.median(store) * 1000}
+
+
 def measure(given: argparse.Namespace) -> list[Figure]:
     best: dict[str, float] = {}
 
@@ -85,6 +114,8 @@ def measure(given: argparse.Namespace) -> list[Figure]:
             keep("floor_wide", floor_wide(Path(place), given.wide, 8))
         with scratch() as place:
             keep("wide", anyio.run(lambda: _run(Path(place), 8, given.wide, linked=False)))
+    with scratch() as place:
+        own = anyio.run(lambda: _own(Path(place), given.chain))
     what = "git worktree add + spawn + git commit"
     return [
         Figure(
@@ -103,8 +134,12 @@ def measure(given: argparse.Namespace) -> list[Figure]:
             floor_name=what,
             limit=MOST_WIDE,
         ),
+        Figure(name="own time, claim to guard asked", value=own["out"], unit="ms", limit=MOST_OWN),
+        Figure(name="own time, exit seen to recorded", value=own["back"], unit="ms", limit=MOST_OWN),
+        Figure(name="of that, in the store", value=own["back_store"], unit="ms"),
     ]
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)
     main("hop", measure, rounds=3, chain=20, wide=100)
