@@ -203,6 +203,15 @@ def test_a_projects_own_agent_type_may_be_the_homes_default(place: Place) -> Non
     assert place.of_home().agent.default == "own"
 
 
+def test_a_broken_project_does_not_keep_a_person_from_the_home(place: Place) -> None:
+    place.write_project("[limits]\nattempts = 0\n")
+    edit.set_in_home(place.home, ["max_concurrent=2"], place.project)
+    with pytest.raises(ConfigError, match=r"^codefleet.toml:2: "):
+        edit.set_in_project(place.home, ["limits.rounds=1"], place.project)
+
+    assert place.of_home().max_concurrent == 2
+
+
 def test_values_that_do_not_go_together_are_refused(place: Place) -> None:
     with pytest.raises(ConfigError, match="heartbeat_interval"):
         edit.set_in_home(place.home, ["heartbeat_interval=200"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item
 
 from codefleet.config import keys, merging
-from codefleet.config.document import Document, Layer, Place, read
+from codefleet.config.document import Layer, Place, read
 from codefleet.config.files import alone, content, replace_file
 from codefleet.config.keys import Key
 from codefleet.config.target import checkout_document, label, project_file
@@ -60,9 +60,8 @@ def _key(name: str) -> tuple[keys.Path, Key]:
 
 def set_in_home(home: Home, assignments: Iterable[str], repository: Path | None = None) -> Path:
     """Set values in the home's file; a repository's own agent types are known as well. Returns the file."""
-    beside = checkout_document(repository).entries if repository else {}
-    change(home.settings, Place.HOME, assigned(assignments), beside)
-    return home.settings
+    others = _agent_types(repository) if repository else set()
+    return change(home.settings, Place.HOME, assigned(assignments), others=others)
 
 
 def set_in_project(home: Home, assignments: Iterable[str], repository: Path) -> Path:
@@ -72,28 +71,37 @@ def set_in_project(home: Home, assignments: Iterable[str], repository: Path) -> 
 
 def set_values_in_project(home: Home, values: Mapping[keys.Path, object], repository: Path) -> Path:
     """`set_in_project` with values that are known already."""
-    beside = read(content(home.settings) or b"", keys.HOME_FILE, Place.HOME).entries
+    below = read(content(home.settings) or b"", keys.HOME_FILE, Place.HOME).entries
     checkout_document(repository)
-    path = project_file(repository)
-    change(path, Place.PROJECT, values, beside)
-    return path
+    return change(project_file(repository), Place.PROJECT, values, below=below)
 
 
-def change(path: Path, place: Place, values: Mapping[keys.Path, object], beside: Layer) -> None:
-    """Set values in a file, made if need be; `beside`: what the other file says. A result that is wrong is refused
-    and the file stays as it was."""
+def _agent_types(repository: Path) -> set[str]:
+    """Those that a project's file names; a broken file names none."""
+    try:
+        return {path[1] for path in checkout_document(repository).entries if path[0] == "agents"}
+    except ConfigError:
+        return set()
+
+
+def change(
+    path: Path,
+    place: Place,
+    values: Mapping[keys.Path, object],
+    *,
+    below: Layer | None = None,
+    others: Collection[str] = (),
+) -> Path:
+    """Set values in a file, made if need be. `below`: what it stands on; `others`: agent types from elsewhere. A result
+    that is wrong is refused and the file stays as it was."""
     with alone(path):
         after = changed(content(path) or b"", label(path, place), place, values)
         document = read(after.encode(), label(path, place), place).demand()
-        _fits(document, beside, values)
+        settings = merging.settings(merging.merged((below or {}, document.entries)))
+        if ("agent", "default") in values and (problem := unknown_agent(settings, others)):
+            raise problem.error()
         replace_file(path, after, _mode(path, place))
-
-
-def _fits(document: Document, beside: Layer, values: Mapping[keys.Path, object]) -> None:
-    """Refuses values that do not go together with the others."""
-    settings = merging.settings(merging.merged((beside, document.entries)))
-    if ("agent", "default") in values and (problem := unknown_agent(settings)):
-        raise problem.error()
+    return path
 
 
 def changed(before: bytes, name: str, place: Place, values: Mapping[keys.Path, object]) -> str:

@@ -21,6 +21,15 @@ project's file they count only after `codefleet trust`, and they are read from t
 
 A size is written like `"512MB"`. An empty text, list or table, and 0 for a limit, mean "none".
 """
+_OTHERS = """
+## Other variables
+
+| variable | meaning |
+|---|---|
+| `CODEFLEET_HOME`, else `FLEET_HOME`, else `FLEET_BASE_DIR` | the home; default `~/.codefleet` |
+| `CODEFLEET_WORKDIR` | the folder that a command is about; default: the current one |
+| `CODEFLEET_DEBUG` | a traceback with every error, as `--debug` |
+"""
 
 #: What an entry of a named table must have: `driver` of an own agent type, `command` of a gate.
 _REQUIRED = {("agents", "*", "driver"), ("gates", "*", "command")}
@@ -28,7 +37,7 @@ _REQUIRED = {("agents", "*", "driver"), ("gates", "*", "command")}
 
 def page() -> str:
     """The whole page."""
-    return _HEAD + "".join(_section(name) for name in _sections())
+    return _HEAD + "".join(_section(name) for name in _sections()) + _OTHERS
 
 
 def _sections() -> Iterator[str]:

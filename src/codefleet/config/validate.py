@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from codefleet.config import keys, merging
@@ -49,10 +49,10 @@ def _together(documents: Sequence[Document], folder: Path) -> Iterator[Problem]:
     yield from _paths(settings, folder)
 
 
-def unknown_agent(settings: Settings) -> Problem | None:
-    """Is the default agent one that nobody has configured?"""
+def unknown_agent(settings: Settings, others: Collection[str] = ()) -> Problem | None:
+    """Is the default agent one that nobody has configured, here or elsewhere?"""
     chosen = settings.agent.default
-    if chosen in settings.agents:
+    if chosen in settings.agents or chosen in others:
         return None
     known = ", ".join(settings.agents)
     place = settings.origin.get("agent.default", "")
