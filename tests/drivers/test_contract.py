@@ -20,3 +20,9 @@ class TestCommand(DriverContract):
     @pytest.fixture
     def driver(self) -> Driver:
         return Installed().driver("stub", AgentType(driver="command", command=("my-agent", "{prompt}"), stdin="prompt"))
+
+
+class TestClaude(DriverContract):
+    @pytest.fixture
+    def driver(self) -> Driver:
+        return Installed().driver("claude", AgentType(driver="claude"))

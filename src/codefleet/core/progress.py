@@ -89,7 +89,7 @@ def _turn(progress: Progress, data: dict[str, Any]) -> Progress:
 
 
 def _taken(progress: Progress, data: dict[str, Any]) -> Progress:
-    return replace(progress, taken=progress.taken | {str(data["uuid"])}, pending_turn=True)
+    return replace(progress, taken=progress.taken | {str(data["uuid"])}, pending_turn=True, failure="")
 
 
 def _denied(progress: Progress, _: dict[str, Any]) -> Progress:

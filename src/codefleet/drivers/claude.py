@@ -132,7 +132,7 @@ class Claude:
         """The fields of the turn's end decide; the message that reported the failure says more where they say only
         that the API failed. A request that the API refuses is the set-up's fault if it never took one."""
         error = str(turn.get("error") or "own")
-        if error == "api" and progress.failure:
+        if error in {"api", "own"} and progress.failure:
             error = progress.failure
         elif error == "request":
             error = "own" if progress.usage.total else "driver"

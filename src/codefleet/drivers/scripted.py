@@ -63,8 +63,9 @@ class Scripted:
         value = activity.decode(line)
         if not isinstance(value, dict):
             return (activity.said(line),)
-        if value.get("type") in _STEERING:
-            return (_steering(value),)
+        kind = value.get("type")
+        if isinstance(kind, str) and kind in _STEERING:
+            return (_steering(kind, value),)
         return (activity.event(value),)
 
     def encode(self, text: str, uuid: str) -> bytes:
@@ -89,8 +90,7 @@ def _root() -> str:
     return str(Path(__file__).parents[2])
 
 
-def _steering(value: Mapping[str, object]) -> Event:
-    kind = str(value["type"])
+def _steering(kind: str, value: Mapping[str, object]) -> Event:
     if kind == "message_taken":
         return Event(kind, {"uuid": activity.text(value.get("uuid"))})
     error, text = activity.text(value.get("error")), activity.text(value.get("text"))

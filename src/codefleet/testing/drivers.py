@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import anyio
 import pytest
 
 from codefleet.core.model import ACTIVITY_KINDS
 from codefleet.core.progress import Event, Progress, fold
-from codefleet.ports import ChildState, ChildStatus, Command, Driver, Ending, EndingKind, Order
+from codefleet.ports import Child, ChildState, ChildStatus, Command, Driver, Ending, EndingKind, Job, Order, Processes
 
 STEERING = frozenset({"turn_ended", "message_taken"})
 
@@ -187,3 +189,85 @@ class DriverContract:
     async def test_a_check_costs_nothing_and_never_raises(self, driver: Driver, tmp_path: Path) -> None:
         check = await driver.check({"PATH": str(tmp_path), "HOME": str(tmp_path)})
         assert isinstance(check.installed, bool)
+
+
+class Live:
+    """A child on a spool and what it said so far."""
+
+    def __init__(self, driver: Driver, child: Child) -> None:
+        self.driver = driver
+        self.child = child
+        self.events: list[Event] = []
+        self.progress = Progress()
+        self.lines: list[bytes] = []
+        self.over = False
+        self._news = anyio.Event()
+
+    async def listen(self) -> None:
+        async for line in self.child.lines():
+            self.lines.append(line.data)
+            for event in self.driver.parse(line.data):
+                self.events.append(event)
+                self.progress = fold(self.progress, event)
+            self._tell()
+        self.over = True
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def until(self, reached: Callable[[Live], bool]) -> None:
+        """Wait until what was heard is as wanted, or the child is over."""
+        while not self.over and not reached(self):
+            await self._news.wait()
+
+    async def turn(self, *taken: str) -> Ending:
+        """Wait for the end of the turn in which these messages were taken, and judge it."""
+        await self.until(lambda live: live.idle and set(taken) <= live.progress.taken)
+        return self.driver.conclude(self.progress, self.child.status(), self.stderr)
+
+    @property
+    def idle(self) -> bool:
+        """Has the agent ended its turn on all that it took?"""
+        return bool(self.progress.turns) and not self.progress.pending_turn
+
+    async def say(self, text: str, uuid: str) -> Ending:
+        """Send a further message and wait for the end of its turn."""
+        await self.child.send(self.driver.encode(text, uuid))
+        return await self.turn(uuid)
+
+    async def leave(self) -> ChildStatus:
+        """End the session as it wants to be ended."""
+        await self.child.send(self.driver.farewell())
+        return await self.child.wait()
+
+    @property
+    def stderr(self) -> str:
+        file = self.child.spool / "err"
+        return file.read_text(errors="replace") if file.is_file() else ""
+
+    def of(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]
+
+
+@asynccontextmanager
+async def live(
+    processes: Processes, driver: Driver, order: Order, spool: Path, env: Mapping[str, str]
+) -> AsyncIterator[Live]:
+    """Start the driver's child on a spool, with its first messages, and listen; it is ended on the way out."""
+    command = driver.command(order)
+    stdin = order.prompt_file if command.stdin == "prompt" else command.stdin
+    environ = {**environment(order), **command.env, **env}
+    child = await processes.start(spool, Job(argv=command.argv, cwd=order.workspace, env=environ, stdin=stdin))
+    session = Live(driver, child)
+    for message in command.messages:
+        await child.send(message)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.listen)
+            yield session
+            await child.stop(0)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await child.stop(0)
