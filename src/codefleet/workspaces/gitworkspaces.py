@@ -180,7 +180,8 @@ def _standing(path: Path) -> Tree:
             f"{path} is gone: somebody removed or moved it.", hint="What was committed is still on its branch."
         )
     raise GitError(
-        f"{path} is no git repository or worktree any more.", hint="Was the repository moved? Name it again."
+        f"{path} belongs to no git repository any more.",
+        hint="Was the repository moved? Name it again by its new path.",
     )
 
 

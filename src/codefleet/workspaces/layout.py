@@ -56,13 +56,6 @@ def registered(common: Path, path: Path) -> Iterator[Path]:
     return (entry for entry in names if _says(entry, path))
 
 
-def initializing(common: Path, path: Path) -> Iterator[Path]:
-    """Entries that a `git worktree add` for this path began and did not end; only to be asked under the lock."""
-    folder = common / "worktrees"
-    names = folder.glob(f"{_glob_free(path.name)}*") if folder.is_dir() else ()
-    return (entry for entry in names if read(entry / "locked").strip() == INITIALIZING and _maybe(entry, path))
-
-
 def read(file: Path) -> str:
     """A small file; empty when it is not there."""
     try:
@@ -71,16 +64,8 @@ def read(file: Path) -> str:
         return ""
 
 
-def _glob_free(name: str) -> str:
-    return "".join("?" if letter in "*?[" else letter for letter in name)
-
-
 def _says(entry: Path, path: Path) -> bool:
     return read(entry / "gitdir").rstrip("\n") == str(path / ".git")
-
-
-def _maybe(entry: Path, path: Path) -> bool:
-    return not read(entry / "gitdir") or _says(entry, path)
 
 
 def _pointed(dot_git: Path) -> Path | None:

@@ -64,13 +64,11 @@ def worktree(order: WorkspaceOrder, repository: Tree, asking: Asking) -> tuple[W
     of git there is asked while files are checked out."""
     path = order.path.resolve()
     salvage.rescue(repository, path, order.task_id, order.number)
-    known = _known(repository, order)
     standing = worktrees.standing(repository, path)
     if standing is not None and worktrees.is_filled(standing):
-        plan = _taken(standing, known)
+        plan = _taken(standing, _known(repository, order))
     else:
-        plan = _planned(repository.path, known)
-        _move(repository, known, plan.base, plan.tip)
+        plan = _begun(repository, order)
     tree, fresh = worktrees.ensure(repository, path, order.branch)
     answers = worktrees.fill(tree, *asking(tree))
     return _workspace(order, tree, plan, fresh=fresh), answers
@@ -88,6 +86,19 @@ def here(order: WorkspaceOrder, tree: Tree) -> Workspace:
     return Workspace(
         path=tree.path, repository=order.repository, git=True, branch=seen.status.branch, base=base, fresh=False
     )
+
+
+def _begun(repository: Tree, order: WorkspaceOrder) -> Joined:
+    """The branch is there and the base recorded, by us or by somebody who was faster."""
+    known = _known(repository, order)
+    plan = _planned(repository.path, known)
+    try:
+        _move(repository, known, plan.base, plan.tip)
+    except GitError:
+        if _known(repository, order) == known:
+            raise
+        return _begun(repository, order)
+    return plan
 
 
 def _workspace(order: WorkspaceOrder, tree: Tree, plan: Joined, *, fresh: bool) -> Workspace:
@@ -124,10 +135,11 @@ def _planned(cwd: Path, known: Known) -> Joined:
 
 
 def _start(cwd: Path, known: Known) -> str:
-    """The target's head; in a repository without any commit, the beginning that we make."""
+    """The target's head; where that is a branch without any commit yet, the beginning that we make."""
     if known.target:
         return known.target
-    if git.run(cwd, "for-each-ref", "--count=1", "refs/heads/", "refs/remotes/").text and not known.earlier:
+    unborn = git.run(cwd, "symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
+    if known.order.target and unborn != f"refs/heads/{known.order.target}":
         raise NotFound(
             f"{cwd} has no branch or commit {known.order.target!r}.",
             hint="Set `landing.target` to a branch that exists.",
@@ -156,7 +168,9 @@ def _move(repository: Tree, known: Known, base: str, tip: str) -> None:
 
 def _taken(tree: Tree, known: Known) -> Joined:
     """Go on in a worktree that is there. What is uncommitted stays; upstream heads come in if nothing stands in
-    their way."""
+    their way. One that was made for this very run is taken as it is: its agent may be at work in it."""
+    if known.pin:
+        return _planned(tree.path, known)
     mending.onto_branch(tree, known.order)
     now = Known(known.order, refs.resolve(tree.path, known.found.keys() | {refs.branch(known.order.branch)}))
     plan = _planned(tree.path, now)

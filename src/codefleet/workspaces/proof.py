@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from codefleet.core.errors import GitError, InvalidInput
-from codefleet.workspaces import git, layout, space, worktrees
+from codefleet.workspaces import git, layout, refs, space, worktrees
 from codefleet.workspaces.layout import Tree
 from codefleet.workspaces.lock import unstuck
 
 
 def at(repository: Tree, path: Path, commit: str, caches: Sequence[str]) -> Path:
-    """The worktree at a path, holding the commit and nothing else but caches."""
+    """The worktree at a path, holding the commit and nothing else but caches. What ran in it may have broken it in
+    any way: then it is made anew."""
     for cache in caches:
         _check(cache)
-    tree = _made(repository, path.resolve(), commit)
+    place = path.resolve()
+    try:
+        _put(repository, place, commit, caches)
+    except GitError:
+        if not refs.resolve(repository.path, [commit]):
+            raise
+        worktrees.discard(repository, place)
+        _put(repository, place, commit, caches)
+    return path
+
+
+def _put(repository: Tree, path: Path, commit: str, caches: Sequence[str]) -> None:
+    tree, _ = worktrees.ensure(repository, path, commit)
     _trust_index(tree)
-    unstuck(lambda: git.run(tree.path, "checkout", "-q", "-f", "--detach", commit), tree)
+    unstuck(lambda: git.run(tree.path, "checkout", "-q", "-f", "--detach", commit, "--"), tree)
     _clean(tree, caches)
     _remember_index(tree)
-    return tree.path
 
 
 def _check(cache: str) -> None:
@@ -30,18 +41,6 @@ def _check(cache: str) -> None:
         raise InvalidInput(
             f"{cache!r} is no pattern for a cache.", hint="`proof.caches` takes patterns as .gitignore does."
         )
-
-
-def _made(repository: Tree, path: Path, commit: str) -> Tree:
-    """The worktree, made anew where what runs in it broke its link."""
-    if (
-        path.exists()
-        and worktrees.standing(repository, path) is None
-        and any(layout.registered(repository.common, path))
-    ):
-        shutil.rmtree(path)
-    tree, _ = worktrees.ensure(repository, path, commit)
-    return tree
 
 
 def _trust_index(tree: Tree) -> None:

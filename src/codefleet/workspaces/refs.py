@@ -47,7 +47,10 @@ def salvage(task: str, number: int) -> str:
 
 
 def target_names(target: str) -> list[str]:
-    """Where the head of a target is looked for, best first: the fleet's line, the branch, the remote's."""
+    """Where the head of a target is looked for, best first: the fleet's line, the branch, the remote's. No target is
+    what the repository has checked out."""
+    if not target:
+        return ["HEAD"]
     return [f"{FLEET}lines/{target}", f"refs/heads/{target}", f"refs/remotes/origin/{target}", target]
 
 

@@ -57,6 +57,15 @@ def remove(tree: Tree) -> None:
         git.run(tree.common, "worktree", "remove", "--force", "--force", str(tree.path), keep=(held,))
 
 
+def discard(repository: Tree, path: Path) -> None:
+    """Take a worktree away with all that is in it, however broken it is: a proof's is worth nothing."""
+    if path.exists() and not _points_into(repository, path):
+        raise _in_the_way(path)
+    with lock.repository(repository.common):
+        for place in (path, *layout.registered(repository.common, path)):
+            shutil.rmtree(place, ignore_errors=not place.exists())
+
+
 def sweep(repository: Tree, path: Path) -> str:
     """Forget a worktree that is not there any more, or only in part; says what stands in the way."""
     if not path.exists() and not any(layout.registered(repository.common, path)):
@@ -91,16 +100,25 @@ def _reconnected(repository: Tree, path: Path, held: int) -> Tree | None:
 def _clear(repository: Tree, path: Path) -> None:
     """Take away what a killed git or a person left of an earlier worktree at this path: registrations without a
     folder, a folder with nothing in it but the link. Anything else stands in the way and is said."""
-    entries = {*layout.registered(repository.common, path), *layout.initializing(repository.common, path)}
+    entries = list(layout.registered(repository.common, path))
     ours = _is_ours(path, entries)
     if path.exists() and not ours and any(path.iterdir()):
-        raise GitError(
-            f"There is something else at {path}.", hint="Move it away, or give the project another worktree_root."
-        )
+        raise _in_the_way(path)
     if ours:
         shutil.rmtree(path)
     for entry in entries:
         shutil.rmtree(entry)
+
+
+def _in_the_way(path: Path) -> GitError:
+    what = "what was a worktree, but git knows it no more" if (path / ".git").is_file() else "something else"
+    return GitError(f"There is {what} at {path}.", hint="Look into it and move it away.")
+
+
+def _points_into(repository: Tree, path: Path) -> bool:
+    """Is it, or was it, a linked worktree of this repository?"""
+    inside = str(repository.common / "worktrees") in layout.read(path / ".git")
+    return inside or any(layout.registered(repository.common, path))
 
 
 def _is_ours(path: Path, entries: Iterable[Path]) -> bool:
