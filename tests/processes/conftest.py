@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-pytest.register_assert_rewrite("codefleet.testing.processes")
+pytest.register_assert_rewrite("codefleet.testing.processes.contract", "codefleet.testing.processes.faults")
 
 from codefleet.ports import SystemClock  # noqa: E402 - after the line above
 from codefleet.processes.spools import Spools  # noqa: E402

@@ -1,6 +1,6 @@
 """Spools keep the contract."""
 
-from codefleet.testing.processes import ProcessesContract
+from codefleet.testing.processes.contract import ProcessesContract
 
 
 class TestSpools(ProcessesContract):

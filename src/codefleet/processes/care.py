@@ -36,12 +36,13 @@ class Care:
     async def attend(self, reading: Reading, *, urgent: bool = False) -> float:
         """Do what its guard needs; how many seconds may pass until the next look."""
         now = self._clock.monotonic()
-        if reading.child_lives():
+        if reading.here:
             self._child.hold(reading.status.pid, reading.child_start)
         if not reading.guard_lives():
             return await self._summon(now)
         if self._guard.hold(reading.status.guard, reading.guard_start):
             self._since = now
+            self._next = now if self._asked <= 1 else self._next  # the first death is made good at once
         if now - self._since > SETTLED:
             self._asked = 0
         self._wake(reading, now, urgent=urgent)
@@ -72,10 +73,10 @@ class Care:
         """Have a guard come, less and less often if none stays."""
         if now >= self._next:
             self._asked += 1
-            self._next = now + min(0.25 * 2 ** (self._asked - 1), 5.0)
+            self._next = now + min(0.05 * 2 ** (self._asked - 1), 5.0)
             if self._asked in {4, 8}:
                 log.warning("guards of %s do not stay; see guard.log there", self._spool)
-            if self._asked % 4 == 0:
+            if self._asked % 7 == 0:  # after 3 s
                 await self._guards.replace()
             await self._guards.ask(self._spool, self._child.fd)
         return max(self._next - now, 0.01)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DONE, BUSY = 0, 75
 LINGER = 1.0
 """Seconds for databases and index locks to be put away once their program has ended."""
+FLOOD_EVERY = 0.5
 LEDGER_ENTRIES = 150
 
 
@@ -88,6 +89,7 @@ class Life:
         self.tree: trees.Tree
         self._heard = b""
         self._looked = kernel.boottime()
+        self._every = 0.1
 
     def live(self, pidfd: int) -> None:
         """Start the child or take over the one that runs, and stay until nothing of it is left."""
@@ -157,7 +159,7 @@ class Life:
 
     def _pause(self) -> float:
         """Seconds until something is due without being asked for."""
-        pauses = [0.5 if isinstance(self.tree, trees.AdoptedTree) or self.job.max_output else 2.0]
+        pauses = [self._every, *([FLOOD_EVERY] if self.job.max_output else [])]
         if self.job.limit:
             pauses += [self.job.limit - self.awake.used, max(self.job.limit / 20, 0.05)]
         if self.ending.word:
@@ -189,13 +191,11 @@ class Life:
             self.record.put({"in": self.feed.place()})
         self._keep_the_limit()
         self._dam_the_flood()
-        if kernel.boottime() - self._looked >= self._ledger_age():
+        if kernel.boottime() - self._looked >= self._every:
             self._looked = kernel.boottime()
+            self._every = min(2 * self._every, self.tree.EVERY)
             self._note_tree()
         self.ending.go_on(self.tree)
-
-    def _ledger_age(self) -> float:
-        return 0.5 if isinstance(self.tree, trees.AdoptedTree) else 2.0
 
     def _keep_the_limit(self) -> None:
         limit = self.job.limit

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     class Tree(Protocol):
         """A process with everything that comes from it."""
 
+        EVERY: float
+        """Seconds between looks at what it has started, once it is no longer new."""
         pid: int
         start: int
         fd: int
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 
 class OwnTree:
     """A child of ours. All that comes from it is our descendant, so a `wait` that knows no child proves emptiness."""
+
+    EVERY = 2.0
 
     def __init__(self, pid: int, start: int, wakeup: int) -> None:
         self.pid, self.start, self.fd = pid, start, wakeup
@@ -88,6 +92,8 @@ class OwnTree:
 
 class AdoptedTree:
     """What a dead guard left: known by a ledger of descendants and by a mark in their environment."""
+
+    EVERY = 0.5
 
     def __init__(self, pid: int, start: int, pidfd: int, ledger: dict[int, int], mark: str) -> None:
         self.pid, self.start, self.fd = pid, start, pidfd
