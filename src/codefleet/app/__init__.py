@@ -1,5 +1,19 @@
-"""The composition root: settings, store and adapters made into a `Fleet`, the façade that all surfaces use."""
+"""The composition root: settings, store and adapters made into a `Fleet`, the façade that all surfaces use.
 
-from codefleet.app.fleet import Added, Fleet, Place, open_fleet
+What is asked for is loaded then: `status` and the help answer without the rest.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from codefleet.app.fleet import Added, Fleet, Place, open_fleet
 
 __all__ = ["Added", "Fleet", "Place", "open_fleet"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(name)
+    from codefleet.app import fleet
+
+    return getattr(fleet, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import socket
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -64,7 +64,7 @@ class Fleet:
     cwd: Path
     flags: Mapping[str, str] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
-    host: str = field(default_factory=socket.gethostname)
+    host: str = field(default_factory=lambda: os.uname().nodename)
     missing: bool = False
     """There is no fleet in this home yet: everything that is read is empty."""
 
@@ -199,16 +199,16 @@ class Fleet:
         """How many tasks are in each state."""
         return documents.counts(await self.store.counts())
 
-    async def listed(self, where: Filter, limit: int) -> tuple[list[Document], bool]:
+    async def listed(self, where: Filter, limit: int, *, counted: bool = True) -> tuple[list[Document], bool]:
         """Tasks as documents, those with a live run with what it is doing (`live`), and whether there are more."""
         found, more = await self.tasks(where, limit)
         lookout = self.lookout
-        return [documents.task(task) | {"live": await lookout.live(task)} for task in found], more
+        return [documents.task(task) | {"live": await lookout.live(task, counted=counted)} for task in found], more
 
     async def shown(self, more: int) -> list[Document]:
         """The tasks at work, and so many of those that come next, as a live picture wants them."""
-        at_work, _ = await self.listed(Filter(status=reading.AT_WORK), 200)
-        ready, _ = await self.listed(Filter(ready=True), more)
+        at_work, _ = await self.listed(Filter(status=reading.AT_WORK), 200, counted=False)
+        ready, _ = await self.listed(Filter(ready=True), more, counted=False)
         return [*at_work, *ready]
 
     async def why(self, name: str | None = None) -> Document:
@@ -238,6 +238,7 @@ class Fleet:
         return {
             "what": "task",
             **documents.task(task),
+            "project_name": (await self.projects()).get(task.project),
             "effective": documents.effective(task, settings),
             "why": (await self.lookout.why(task, settings))["reasons"],
             "runs": [documents.run(run) for run in await self.runs(key)],

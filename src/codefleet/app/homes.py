@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codefleet.core.errors import Failed, InvalidInput, NoSpace
-from codefleet.core.layout import Home
+
+if TYPE_CHECKING:
+    from codefleet.core.layout import Home
 
 VARIABLES = ("CODEFLEET_HOME", "FLEET_HOME", "FLEET_BASE_DIR")
 
 
-def choose(environ: Mapping[str, str], flag: str = "") -> Home:
+def choose(environ: Mapping[str, str], flag: str = "") -> Path:
     """The home that a flag names, else the environment, else `~/.codefleet`."""
     named = flag or next((environ[name] for name in VARIABLES if environ.get(name)), "")
     if "\0" in named:
         raise InvalidInput("the path of the home holds a NUL character")
     path = Path(named).expanduser() if named else _user(environ) / ".codefleet"
-    return Home(Path(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow links that a person chose
+    return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links that a person chose
 
 
 def _user(environ: Mapping[str, str]) -> Path:
@@ -46,6 +48,8 @@ def make(home: Home) -> str:
 
 def _write_id(home: Home) -> None:
     """Of several that do this at once, the first wins."""
+    import secrets
+
     draft = home.path / f".home.id.{os.getpid()}.{secrets.token_hex(4)}"
     draft.write_text(secrets.token_hex(6) + "\n")
     try:

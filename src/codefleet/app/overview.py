@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from codefleet.app import documents, stored, why
+from codefleet.app import documents, reading, stored, why
 from codefleet.app.documents import Document
 from codefleet.app.why import Scene
 from codefleet.core.model import TERMINAL, Activity, Agent, Engine, Instant, Pause, Status, Task
@@ -13,7 +13,6 @@ from codefleet.core.settings import Settings
 from codefleet.ports import Filter, Page, Store
 
 MOST = 500
-TAIL = 300
 LOOKED_AT = tuple(Status(name) for name in stored.LOOKED_AT)
 
 
@@ -90,20 +89,19 @@ class Lookout:
 
     # -------------------------------------------------------------------------------------------------- live
 
-    async def live(self, task: Task) -> Document | None:
-        """What the run of a task is doing: how long, how lately, with how full a context."""
+    async def live(self, task: Task, *, counted: bool) -> Document | None:
+        """What the run of a task is doing: how long, how lately, with how full a context. Counting reads all of it."""
         run = task.open_run
         if run is None:
             return None
-        last = await self.store.last_activity(run.id)
-        tail = await self.store.activity(run.id, max(-1, last - TAIL), TAIL) if last >= 0 else ()
+        tail = await reading.newest(self.store, run.id, 1 << 60 if counted else reading.NEAR)
         pressure = [one.data["context_pct"] for one in tail if one.kind == "usage" and one.data.get("context_pct")]
         began = run.started_at or run.created_at
         return {
             "elapsed_ms": self.now - began if began else None,
-            "idle_ms": self.now - tail[-1].at if tail else None,
+            "idle_ms": max(0, self.now - tail[-1].at) if tail else None,
             "context_pct": max(pressure, default=None),
-            "events": last + 1,
+            "events": len(tail) if counted else None,
             "does": next((said for one in reversed(tail) if (said := _doing(one))), None),
             "agent": run.agent,
             "agent_inherited": not task.agent,

@@ -19,6 +19,9 @@ from codefleet.ports import Filter, Page, Store
 FILES = {"plan": "PLAN_AND_STATUS.md", "knowledge": "KNOWLEDGE.md", "qa": "Q&A.md"}
 PAGE = 1000
 AT_WORK = (Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING)
+NEAR, FAR = 1 << 16, 1 << 22
+PLACE = 6
+"""The low bits of an activity's number that do not count bytes."""
 NEWS = 0.5
 """Seconds between looks at activity, which wakes nobody."""
 
@@ -136,12 +139,22 @@ async def telemetry(store: Store, run: str, after: int = -1) -> AsyncIterator[Ac
 # ----------------------------------------------------------------------------------------------------------- logs
 
 
+async def newest(store: Store, run: str, window: int = NEAR) -> list[Activity]:
+    """What a run's agent did and said lately: within so many bytes of its output, as a place is made of them."""
+    last = await store.last_activity(run)
+    if last < 0:
+        return []
+    first = max(-1, last - (window << PLACE))
+    return [item async for item in telemetry(store, run, first)]
+
+
 async def tail(store: Store, run: str, count: int) -> list[Document]:
     """The last so many things that a run's agent did and said."""
-    last = await store.last_activity(run)
-    first = max(-1, last - 4 * count)
-    found = [views.telemetry(item) async for item in telemetry(store, run, first)]
-    return [one for one in found if one["kind"] != "usage"][-count:]
+    for window in (NEAR, FAR, 1 << 60):
+        found = [item for item in await newest(store, run, window) if item.kind != "usage"]
+        if len(found) >= count:
+            break
+    return [views.telemetry(item) for item in found[-count:]]
 
 
 async def follow_run(store: Store, key: str, after: dict[str, int]) -> AsyncIterator[Document]:

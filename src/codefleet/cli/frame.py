@@ -39,10 +39,17 @@ class Frame:
             raise InvalidInput(f"there is no folder {path}", hint="-C takes a folder that is there")
         return Path(os.path.abspath(path))  # noqa: PTH100 - links that a person chose stay
 
-    def home(self) -> Home:
+    @property
+    def home_path(self) -> Path:
+        """The folder of the fleet."""
         from codefleet.app import homes
 
         return homes.choose(os.environ, self.home_flag)
+
+    def home(self) -> Home:
+        from codefleet.core.layout import Home
+
+        return Home(self.home_path)
 
     def run(
         self, work: Callable[[Fleet], Awaitable[T]], *, create: bool = False, flags: dict[str, str] | None = None
@@ -63,7 +70,7 @@ class Frame:
     def data(self, value: Any, words: Callable[[], str] | str = "") -> None:
         """The answer of a command: with `--json` as one object, else in words, on stdout."""
         if self.json:
-            from codefleet.app.documents import envelope
+            from codefleet.app.stored import envelope
 
             self.line(envelope(value))
         else:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -62,6 +60,8 @@ def width(text: str) -> int:
 
 
 def _columns(char: str) -> int:
+    import unicodedata
+
     if unicodedata.combining(char) or char in "\u200d\ufe0f":
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -87,12 +87,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, wide: str = "")
         max(width(name), *(width(row[n]) for row in cells)) if cells else width(name) for n, name in enumerate(head)
     ]
     if wide and sys.stdout.isatty():
-        over = sum(widths) + 2 * (len(head) - 1) - shutil.get_terminal_size().columns
+        over = sum(widths) + 2 * (len(head) - 1) - _screen()
         at = list(head).index(wide)
         widths[at] = max(12, widths[at] - max(0, over))
         cells = [[cut(cell, widths[at]) if n == at else cell for n, cell in enumerate(row)] for row in cells]
     lines = [_aligned([paint(name, "bold") for name in head], widths)]
     return "\n".join(lines + [_aligned(row, widths) for row in cells])
+
+
+def _screen() -> int:
+    """How many columns the terminal has."""
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def one_line_of(cell: str) -> str:

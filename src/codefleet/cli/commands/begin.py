@@ -54,7 +54,12 @@ async def _document(fleet: Fleet, begun: Any, shown: dict[str, Any] | None) -> d
         "gates": [gate.name for gate in begun.place.settings.gates] if begun.place else [],
         "trust": shown,
         "agents": {
-            name: {"installed": one.installed, "version": one.version or None, "logged_in": one.logged_in}
+            name: {
+                "installed": one.installed,
+                "version": one.version or None,
+                "logged_in": one.logged_in,
+                "detail": one.detail or None,
+            }
             for name, one in checks.items()
         },
     }
@@ -66,6 +71,8 @@ def _words(found: dict[str, Any]) -> str:
     if found["project"]:
         kind = f" ({found['type']})" if found["type"] else ""
         lines.append(f"project {words.clean(found['project'])}{kind}")
+        if not found["gates"] and not any(item["key"].startswith("gates.") for item in found["trust"]["items"]):
+            lines.append("no gates: work will be unproven until you give it some under [gates] of codefleet.toml")
         lines.append(settings.asked_words(found["trust"]))
     else:
         lines.append("no git repository here: in one, `codefleet init` makes the project too")
@@ -76,9 +83,13 @@ def _agents(agents: dict[str, Any]) -> list[str]:
     from codefleet.app.doctor import agent_words
 
     return [
-        f"agent {agent_words(name, one['version'] or '', one['logged_in'], installed=one['installed'])}"
+        f"agent {agent_words(name, one['version'] or '', one['logged_in'], installed=one['installed'])}{_detail(one)}"
         for name, one in agents.items()
     ]
+
+
+def _detail(one: dict[str, Any]) -> str:
+    return f" ({words.clean(one['detail'])})" if one["detail"] else ""
 
 
 def _trust(frame: Frame, place: Path, asked: dict[str, Any], *, given: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from codefleet.app import stored
 from codefleet.cli import words
 from codefleet.cli.frame import FleetCommand, Frame, command
 
@@ -239,7 +240,12 @@ def _event(frame: Frame, one: Mapping[str, Any]) -> None:
 def told(one: Mapping[str, Any]) -> str:
     """An event in a line."""
     where = one["run"] or one["task_id"] or "-"
-    fields = " ".join(f"{name}={_short(value)}" for name, value in one["data"].items() if value not in (None, "", []))
+    shown = {name: value for name, value in one["data"].items() if value not in (None, "", [])}
+    if shown.get("by") != "person":
+        shown.pop("by", None)
+    if "until" in shown:
+        shown["until"] = words.clock(stored.moment(shown["until"]))
+    fields = " ".join(f"{name}={_short(value)}" for name, value in shown.items())
     return f"{words.clock(one['ts'])}  {one['kind']:<18} {where:<11} {fields}".rstrip()
 
 

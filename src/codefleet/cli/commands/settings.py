@@ -213,7 +213,8 @@ def asked_words(shown: dict[str, Any]) -> str:
     if shown["state"] == "nothing":
         return f"{shown['repository']} asks for nothing that needs trust"
     lines = [f"  {_mark(item['state'])}{words.clean(item['words'])}" for item in shown["items"]]
-    return "\n".join([f"{shown['repository']} ({shown['state']}) wants on this machine:", *lines])
+    wants = "may do on this machine" if shown["state"] == "trusted" else "wants on this machine"
+    return "\n".join([f"{shown['repository']} ({shown['state']}) {wants}:", *lines])
 
 
 def _mark(state: str) -> str:

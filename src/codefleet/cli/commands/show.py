@@ -56,7 +56,7 @@ def _head(found: Mapping[str, Any]) -> list[str]:
 
 FACTS = {
     "priority": "priority",
-    "project": "project",
+    "project_name": "project",
     "labels": "labels",
     "file_scope": "scope",
     "depends_on": "depends on",

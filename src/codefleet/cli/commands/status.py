@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,9 @@ from codefleet.cli.frame import Frame, command
 @command("status")
 def status(frame: Frame) -> None:
     """What the fleet is doing: engines, agents, counts of tasks, questions, pauses."""
-    found = frame.run(lambda fleet: fleet.status())
+    from codefleet.app import glance
+
+    found = glance.status(frame.home_path, os.environ) or frame.run(lambda fleet: fleet.status())
     frame.data(found, lambda: screen(found))
 
 
