@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -168,17 +167,15 @@ class _Connection(BaseHTTPRequestHandler):
         try:
             self._answer(api, api.asked(json.loads(body)))
         except (Dropped, ConnectionError):
-            self._cut()
+            self.close_connection = True
 
     def _answer(self, api: Api, asked: Asked) -> None:
         reply, fault, delivered = self.server.model.turn(asked)
         if fault and self._instead(api, fault):
             return
-        if asked.stream:
-            self._stream(api, reply, fault)
-        else:
-            self._whole(api, reply, fault)
-        delivered()
+        answer = self._stream if asked.stream else self._whole
+        if answer(api, reply, fault):
+            delivered()
 
     def _instead(self, api: Api, fault: Fault) -> bool:
         """A fault that comes in place of the turn."""
@@ -194,31 +191,33 @@ class _Connection(BaseHTTPRequestHandler):
             return False
         return True
 
-    def _whole(self, api: Api, reply: Reply, fault: Fault | None) -> None:
+    def _whole(self, api: Api, reply: Reply, fault: Fault | None) -> bool:
         """An agent that gives up on streams is hit by the same fault."""
-        if fault and fault.kind == "event":
-            self._send(529, api.error(529, "Overloaded"))
-            raise Dropped
         for where in ("start", "middle"):
             self._strike(fault, where)
+        if fault and fault.kind == "event":
+            self._send(529, api.error(529, "Overloaded"))
+            return False
         self._send(200, api.whole(reply))
+        return True
 
-    def _stream(self, api: Api, reply: Reply, fault: Fault | None) -> None:
+    def _stream(self, api: Api, reply: Reply, fault: Fault | None) -> bool:
+        """Send the turn; False when a fault ended it early."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
+        self._strike(fault, "start")
         events = list(api.stream(reply))
-        for number, event in enumerate(events):
-            if number == 0:
-                self._strike(fault, "start")
-            if number == len(events) // 2:
-                self._strike(fault, "middle")
-                if fault and fault.kind == "event":
-                    self._chunk(api.error_event())
-                    raise Dropped
+        half = len(events) // 2
+        for event in events[:half]:
+            self._chunk(event)
+        self._strike(fault, "middle")
+        broken = fault is not None and fault.kind == "event"
+        for event in [api.error_event()] if broken else events[half:]:
             self._chunk(event)
         self._chunk(b"")
+        return not broken
 
     def _strike(self, fault: Fault | None, where: str) -> None:
         if fault is None or fault.where != where:
@@ -240,9 +239,3 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    def _cut(self) -> None:
-        """Reset the connection, as a network that fails does."""
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        self.connection.close()
