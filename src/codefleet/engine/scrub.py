@@ -45,6 +45,8 @@ class Scrubber:
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def text(self, text: str) -> str:
+        if len(text) < SHORTEST:
+            return text
         if self._known is not None:
             text = self._known.sub(HIDDEN, text)
         lower = text.lower()
