@@ -114,7 +114,7 @@ def _doing(one: Activity) -> str:
     """In a few words what an agent did last."""
     data = one.data
     words = {
-        "tool_call": f"{data.get('name')} {data.get('input') or ''}",
+        "tool_call": f"{data.get('name')} {_plain(data.get('input'))}",
         "file_changed": f"changed {data.get('path')}",
         "message": str(data.get("text", "")),
         "gate_output": f"gate {data.get('gate') or ''}",
@@ -122,3 +122,12 @@ def _doing(one: Activity) -> str:
         "permission_denied": f"denied: {data.get('tool')}",
     }
     return " ".join(words.get(one.kind, "").split())[:200]
+
+
+def _plain(value: object) -> str:
+    """What a tool was given, as a person would write it."""
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    if isinstance(value, dict):
+        return " ".join(str(one) for one in value.values())
+    return str(value or "")

@@ -81,8 +81,8 @@ async def picture(fleet: Fleet) -> Group:
     """The fleet as it is now: who works on what, what comes next, how much is done."""
     status = await fleet.status()
     tasks = {one["id"]: one for one in await fleet.shown(NEXT)}
-    parts: list[Table | Text] = [_agents(status["agents"], tasks), _counts(status)]
-    return Group(*parts, *_asking(status))
+    table = _agents(status["agents"], tasks)
+    return Group(*([table] if table.row_count else []), _counts(status), *_asking(status))
 
 
 def _agents(agents: Sequence[Mapping[str, Any]], tasks: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -34,6 +34,9 @@ COMMANDS: Mapping[str, Entry] = {
     "config": _entry("Set up", "settings", "Show, change and check settings, and say where each comes from."),
     "doctor": _entry("Set up", "about", "Look at agents, git, store and leftovers; repair what can be proven."),
     "trust": _entry("Set up", "settings", "Let this repository's setup, gates and agent settings run here."),
+    "demo": Entry(
+        "codefleet.cli.demo", "A real repository, a backlog, scripted agents, live; no key needed.", "Set up"
+    ),
     "completion": _entry("Set up", "about", "Print the completion of bash, zsh or fish."),
     "add": _entry("Give work", "give", "Put a task on the backlog."),
     "edit": _entry("Give work", "give", "Change a task; what its state forbids is refused in words."),

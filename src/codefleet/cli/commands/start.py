@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,46 +62,59 @@ def run(frame: Frame, runners: int | None, name: str, *, agent: str, workdir: Pa
     async def work(fleet: Fleet) -> bool:
         slots = runners if runners is not None else 1 if name else fleet.configuration.home().max_concurrent
         async with fleet.working(slots=slots, name=name, agent=agent, workdir=place, until_idle=until_idle) as engine:
-            return await watched(frame, fleet, engine, table=not name and sys.stderr.isatty())
+            table = not name and sys.stderr.isatty() and not frame.json
+            return await watched(frame, fleet, engine, table=table, verbose=bool(name))
 
     if not frame.run(work, create=True, flags=flags):
         click.get_current_context().exit(1)
 
 
-async def watched(frame: Frame, fleet: Fleet, engine: Engine, *, table: bool) -> bool:
-    """Run the engine and show what it does: a live table, lines of the log, or with `--json` the stream of events."""
+async def watched(frame: Frame, fleet: Fleet, engine: Engine, *, table: bool, verbose: bool = False) -> bool:
+    """Run the engine and show what it does: a live table, or the events as lines (with `--json` on stdout). Verbose:
+    what agents do and say as well."""
     from codefleet.app import work
 
-    lines = None if table or frame.quiet or frame.json else sys.stderr
-    async with work.logging(fleet, lines), _stoppable(engine):
-        if frame.json:
-            async with _events(frame, fleet):
-                return await engine.run()
-        if not table:
-            return await engine.run()
-        from codefleet.cli.live import showing
+    lines = None if table or frame.quiet else sys.stderr
+    async with work.logging(fleet, lines), _stoppable(engine), _showing(frame, fleet, table=table, verbose=verbose):
+        return await engine.run()
 
-        async with showing(fleet):
-            return await engine.run()
+
+def _showing(frame: Frame, fleet: Fleet, *, table: bool, verbose: bool) -> AbstractAsyncContextManager[None]:
+    if frame.json or (not table and not frame.quiet):
+        return _events(frame, fleet, verbose=verbose)
+    if not table:
+        return nullcontext()
+    from codefleet.cli.live import showing
+
+    return showing(fleet)
 
 
 @asynccontextmanager
-async def _events(frame: Frame, fleet: Fleet) -> AsyncIterator[None]:
+async def _events(frame: Frame, fleet: Fleet, *, verbose: bool) -> AsyncIterator[None]:
     import anyio
 
-    stream = await fleet.stream((), activity=False)
+    stream = await fleet.stream((), activity=verbose)
     await stream.skip()
 
     async def tell() -> None:
         async for one in stream.follow():
-            frame.line(one)
+            _tell(frame, one)
 
     async with anyio.create_task_group() as group:
         group.start_soon(tell)
         yield
         group.cancel_scope.cancel()
     for one in await stream.so_far():
+        _tell(frame, one)
+
+
+def _tell(frame: Frame, one: dict[str, Any]) -> None:
+    from codefleet.cli.commands import read
+
+    if frame.json:
         frame.line(one)
+    elif text := read.spoken(one) if one["position"] is None else read.told(one):
+        frame.say(text)
 
 
 @asynccontextmanager
