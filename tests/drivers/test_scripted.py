@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -250,7 +251,11 @@ def test_a_spawned_child_outlives_the_agent_and_is_deaf(order: Order) -> None:
     pid = int(ran.of("tool_call")[0].data["id"].removeprefix("spawn-"))
     ignored = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
     assert int(ignored.split()[1], 16) & (1 << (signal.SIGTERM - 1))
-    subprocess.run(["kill", "-9", str(pid)], check=True)
+    os.kill(pid, signal.SIGKILL)
+    while (
+        time.monotonic() < until and Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes()
+    ):
+        time.sleep(0.005)
 
 
 def test_the_protocol_decides_where_the_exit_code_was_lost(order: Order) -> None:
@@ -259,6 +264,13 @@ def test_the_protocol_decides_where_the_exit_code_was_lost(order: Order) -> None
     assert SCRIPTED.conclude(done.progress, lost, "").kind is EndingKind.OK
     cut = run(SCRIPTED, script(order, {"exit": 1}))
     assert "unknown" in SCRIPTED.conclude(cut.progress, lost, "").reason
+
+
+def test_nothing_in_the_workspace_takes_the_place_of_a_module(order: Order) -> None:
+    (order.workspace / "json.py").write_text("raise SystemExit('hijacked')")
+    (order.workspace / "codefleet.py").write_text("raise SystemExit('hijacked')")
+    ran = run(SCRIPTED, script(order, {"say": "mine"}), {"PYTHONPATH": str(order.workspace)})
+    assert ran.progress.text == "mine"
 
 
 def test_it_runs_as_a_module_too(order: Order) -> None:

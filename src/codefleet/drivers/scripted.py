@@ -13,11 +13,8 @@ from codefleet.core.settings import AgentType
 from codefleet.drivers import activity, endings
 from codefleet.ports import Capabilities, Check, ChildStatus, Command, Ending, Order
 
-#: Loads our package and nothing else of the machine's Python: half the time that `-m` takes.
-_BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from codefleet.drivers.scripted_agent import main; sys.exit(main(sys.argv[2:]))"
-)
+#: Isolated: nothing in the workspace or the environment takes the place of a module.
+_PROGRAM = (sys.executable, "-I", "-m", "codefleet.drivers.scripted_agent")
 
 _BLOCK = re.compile(r"^(`{3,}|~{3,})[ \t]*script[ \t]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -43,7 +40,7 @@ class Scripted:
     def command(self, order: Order) -> Command:
         script = block(order.description)
         pieces = [script[at : at + _PIECE] for at in range(0, len(script), _PIECE)]
-        return Command(argv=(sys.executable, "-S", "-I", "-c", _BOOT, _root(), *self._options(order), "--", *pieces))
+        return Command(argv=(*_PROGRAM, *self._options(order), "--", *pieces))
 
     def _options(self, order: Order) -> list[str]:
         options = {
@@ -84,10 +81,6 @@ def block(description: str) -> str:
     """The first fenced block `script` of a text; empty when it has none."""
     found = _BLOCK.search(description.replace("\r\n", "\n"))
     return found[2] if found else ""
-
-
-def _root() -> str:
-    return str(Path(__file__).parents[2])
 
 
 def _steering(kind: str, value: Mapping[str, object]) -> Event:

@@ -32,12 +32,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
 
-Step = dict[str, Any]
+TYPE_CHECKING = False  # `typing` would double the time to start, too
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
 
-_POLL = 0.02
+    Step = dict[str, Any]
+
 _FLOOD_LINE = b"x" * 1023 + b"\n"
 
 
@@ -113,9 +115,6 @@ def log(text: str) -> None:
     put("log", text=text)
 
 
-# ------------------------------------------------------------------------------------------------------------- files
-
-
 def lines_of(path: str) -> int | None:
     """How many lines a file has; None when it is not there."""
     try:
@@ -154,9 +153,6 @@ def delete(_: Turn, step: Step) -> None:
 def result(turn: Turn, step: Step) -> None:
     replace(os.path.join(turn.artifacts, "result.json"), json.dumps(step["result"]))
     log("result.json written")
-
-
-# --------------------------------------------------------------------------------------------------------- processes
 
 
 def start(argv: list[str], *, setsid: bool = False) -> int:
@@ -198,34 +194,21 @@ def commit(_: Turn, step: Step) -> None:
     call("commit", ["git", "add", "-A"], ["git", "commit", "-q", "-m", step["commit"]])
 
 
-def ignoring(names: list[str]) -> None:
-    """Ignore these signals, as every child that is started from now on does."""
+def ignoring(names: list[str], *, ignore: bool = True) -> None:
+    """Ignore these signals, as every child that is started from now on does; or heed them again."""
     import signal
 
     for name in names:
-        signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
-
-
-def heeding(names: list[str]) -> None:
-    """Let these signals end us again."""
-    import signal
-
-    for name in names:
-        signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_DFL)
+        signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN if ignore else signal.SIG_DFL)
 
 
 def spawn(_: Turn, step: Step) -> None:
     """A child that nobody waits for."""
-    deaf = step.get("ignore") or []
-    if deaf:
-        ignoring(deaf)
+    deaf = step.get("ignore", [])
+    ignoring(deaf)
     pid = start(step["spawn"], setsid=bool(step.get("setsid")))
-    if deaf:
-        heeding(deaf)
+    ignoring(deaf, ignore=False)
     put("tool_call", id=f"spawn-{pid}", name="spawn", input=step["spawn"], status="ok" if pid else "error", ms=0)
-
-
-# --------------------------------------------------------------------------------------------------- words and times
 
 
 def say(_: Turn, step: Step) -> None:
@@ -259,9 +242,6 @@ def flood(_: Turn, step: Step) -> None:
     log(f"flooded {step['flood']}")
 
 
-# --------------------------------------------------------------------------------------------------------- questions
-
-
 def ask(turn: Turn, step: Step) -> None:
     """Ask as every agent does; a parked question ends the turn, and the next one goes on with the answer."""
     options = [word for option in step.get("options", []) for word in ("--option", option)]
@@ -286,9 +266,6 @@ def answered(argv: list[str], environ: dict[str, str]) -> tuple[int, str]:
     with os.fdopen(reading, encoding="utf-8", errors="replace") as said:
         text = said.read()
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.removesuffix("\n")
-
-
-# --------------------------------------------------------------------------------------------------------------- end
 
 
 def leave(code: int) -> NoReturn:
@@ -375,23 +352,27 @@ def perform(turn: Turn) -> None:
     put("turn_ended", ok=True, error="", text="")
 
 
+def given(options: dict[str, str], pieces: list[str]) -> list[Step]:
+    """The lines to do: those of the pieces, else those of the file that is named."""
+    script = "".join(pieces)
+    if not script and options.get("script"):
+        with open(options["script"], encoding="utf-8") as file:
+            script = file.read()
+    steps = read(script)
+    if not steps:
+        raise ValueError("there is no script: a fenced block `script` in the description")
+    return steps
+
+
 def main(argv: list[str]) -> int:
     """Exit 0 when the script was done, 2 when it can not be understood, 1 when a line could not be done."""
     cut = argv.index("--")
     options = dict(word.split("=", 1) for word in argv[:cut])
     try:
-        script = "".join(argv[cut + 1 :])
-        if not script and options.get("script"):
-            with open(options["script"], encoding="utf-8") as file:
-                script = file.read()
-        steps = read(script)
+        turn = Turn(options, given(options, argv[cut + 1 :]))
     except (ValueError, OSError) as error:
         put("turn_ended", ok=False, error="own", text=str(error))
         return 2
-    if not steps:
-        put("turn_ended", ok=False, error="own", text="there is no script: a fenced block `script` in the description")
-        return 2
-    turn = Turn(options, steps)
     try:
         perform(turn)
     except (OSError, ValueError, TypeError, LookupError) as error:
