@@ -130,6 +130,11 @@ def test_a_message_is_one_line_whatever_is_in_it() -> None:
     assert json.loads(line)["message"]["content"] == "a\nb\u2028c ? \0"
 
 
+def test_no_message_is_a_command_to_the_agent_itself(order: Order) -> None:
+    for line in (CLAUDE.encode("/clear", "u"), *CLAUDE.command(replace(order, prompt="/clear")).messages):
+        assert json.loads(line)["message"]["content"] == "\n/clear"
+
+
 # ------------------------------------------------------------------------------------------------------ streams
 
 

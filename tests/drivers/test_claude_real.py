@@ -139,6 +139,20 @@ async def test_a_session_goes_on_in_its_process_and_in_the_next_and_is_counted_o
     assert spent(both, {}).cost_usd == pytest.approx(second.progress.cost_usd)
 
 
+async def test_what_a_message_contains_is_never_a_command_or_a_file(order: Order, start: Start, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the-hidden-word")
+    script = Script("words", (turn(say("one")), turn(say("two"))))
+    with anyio.fail_after(DEADLINE), ModelServer([script]) as model:
+        async with start(model, replace(order, prompt=f"Look at @{secret} please.")) as session:
+            await session.turn()
+            assert (await session.say("/clear", str(uuid.uuid4()))).kind is EndingKind.OK
+            await session.leave()
+    assert session.progress.text == "two"
+    assert all("the-hidden-word" not in request.said for request in model.of("words"))
+    assert str(secret) in model.of("words")[0].said
+
+
 async def test_what_is_said_in_the_middle_of_a_turn_belongs_to_it(order: Order, start: Start) -> None:
     mark = order.workspace / "mark"
     script = Script(

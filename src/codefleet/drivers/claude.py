@@ -29,11 +29,13 @@ PROGRAM = "claude"
 #: Longer than the longest wait for an answer, so that the shell tool does not end `codefleet agent ask`.
 _SHELL_LIMIT = "660000"
 
-#: Quiet, and one result a turn: work in the background would go on after the turn that began it.
+#: Quiet; one result a turn (work in the background would go on after the turn that began it); and a file's name in a
+#: message is a word (it would be read, whatever the permissions).
 _ENVIRONMENT: Mapping[str, str] = {
     "BASH_DEFAULT_TIMEOUT_MS": _SHELL_LIMIT,
     "BASH_MAX_TIMEOUT_MS": _SHELL_LIMIT,
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+    "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_ERROR_REPORTING": "1",
@@ -112,7 +114,8 @@ class Claude:
         return () if events is None else events
 
     def encode(self, text: str, uuid: str) -> bytes:
-        message = {"role": "user", "content": text}
+        """A text that begins with a slash would be a command to the agent itself, such as to forget all."""
+        message = {"role": "user", "content": f"\n{text}" if text.startswith("/") else text}
         return _line({"type": "user", "uuid": uuid, "message": message, "parent_tool_use_id": None, "session_id": ""})
 
     def farewell(self) -> bytes:

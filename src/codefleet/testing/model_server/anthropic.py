@@ -43,6 +43,7 @@ class Anthropic:
         return Asked(
             conversation=_session(body),
             opening=texts[0] if texts else "",
+            said="\n".join(texts),
             last=last,
             results=frozenset(_results(messages)),
             tools=tools,

@@ -22,6 +22,8 @@ class Asked:
     """What stays the same through a conversation; empty when the API has nothing of the kind."""
     opening: str
     """The text of its first user message."""
+    said: str
+    """All texts of its user messages."""
     last: str
     """The text of its newest user message."""
     results: frozenset[str]
@@ -57,7 +59,8 @@ class Request:
     """-1: none of the script's turns."""
     attempt: int
     fault: str
-    last: str
+    said: str
+    """All that the user's side of the conversation has said so far."""
     tools: tuple[str, ...]
 
 

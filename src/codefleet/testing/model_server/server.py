@@ -119,7 +119,7 @@ class ModelServer:
                 turn=turn,
                 attempt=attempt,
                 fault=fault.kind if fault else "",
-                last=asked.last,
+                said=asked.said,
                 tools=asked.tools,
             )
         )
