@@ -48,6 +48,8 @@ class Case:
     driver: Driver
     heard: Callable[[Sequence[Fact]], None]
     """Told of every fact that was committed here."""
+    task: Task | None = None
+    """As it was when it was last read or committed here."""
     workspace: Workspace | None = None
     token: str = ""
     refs: Mapping[str, str] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class Case:
         change = await decide.patiently(
             self.parts.store, self.parts.clock, self.key, lambda task: self._scrubbed(decision(task, at))
         )
+        self.task = change.task
         self.heard(change.facts)
         return change
 

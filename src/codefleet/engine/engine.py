@@ -252,7 +252,7 @@ class Engine:
                 await self._patiently(self._fill)
             if self._draining and not self._running:
                 return
-            if self._until_idle and not self._ended and await self._patiently(self._is_idle):
+            if self._until_idle and not self._draining and not self._ended and await self._patiently(self._is_idle):
                 self.stop(now=False)
                 continue
             if self._now:
@@ -296,15 +296,11 @@ class Engine:
     def _is_busy(self, key: str) -> bool:
         return any(running.case.key == key for running in self._running.values())
 
-    def _take(self, task: Task, run: Run) -> None:
+    async def _take(self, task: Task, run: Run) -> None:
         """Look after a run that was assigned before; it keeps its agent's name."""
-        if self._group is not None and not self._now:
-            self._group.start_soon(self._adopt, task, run)
-
-    async def _adopt(self, task: Task, run: Run) -> None:
-        if run.id in self._running:
+        if self._now:
             return
-        case = await self._patiently(lambda: self._claims.case_of(task, run))
+        case = await self._claims.case_of(task, run)
         if run.id not in self._running:
             self._launch(Running(execution=Execution(case, fresh=False), case=case, slot=run.agent_id))
 

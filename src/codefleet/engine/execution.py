@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from codefleet.core.errors import GitError, NotAllowed
+from codefleet.core.errors import CodeFleetError, GitError, NotAllowed
 from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Run, Status, Task
 from codefleet.core.progress import Spent, spent
 from codefleet.core.transitions import At, Change, people, runs
@@ -79,7 +79,6 @@ class Execution:
         self._draining = False
         self._bell = Bell()
         self._news = Bell()
-        self._task: Task | None = None
         self._talks: list[Talk] = []
         self._stage: Stage | None = None
         self._scope = anyio.CancelScope()
@@ -129,9 +128,9 @@ class Execution:
 
     async def _act(self, act: Callable[[Task], Awaitable[None]]) -> None:
         """One stage. What the table refuses was overtaken by somebody: look again."""
-        assert self._task is not None  # noqa: S101  set by every look
+        assert self.case.task is not None  # noqa: S101  set by every look
         try:
-            await act(self._task)
+            await act(self.case.task)
         except NotAllowed as error:
             log.info("overtaken", extra={"task_id": self.case.key, "run": self.case.run_id, "why": error.message})
 
@@ -139,9 +138,9 @@ class Execution:
         """Read the task; the stage that is right now, None when the run has ended."""
         case = self.case
         held = await case.patiently(lambda: decide.task(case.parts.store, case.key))
-        self._task = held.value
-        run = case.run_of(self._task)
-        self._stage = None if run is None or run.ended else self._stage_of(self._task)
+        self.case.task = held.value
+        run = case.run_of(self.case.task)
+        self._stage = None if run is None or run.ended else self._stage_of(self.case.task)
         return self._stage
 
     def _stage_of(self, task: Task) -> Stage:
@@ -218,11 +217,11 @@ class Execution:
         """Listen to the agent until its turn is over, and answer what it asks."""
         talk = await self._talking(task)
         while talk is not None and not (talk.turn_is_over or talk.heard_all):
-            if self._task is not None:
-                await self._asking.serve(self._task)
+            if self.case.task is not None:
+                await self._asking.serve(self.case.task)
             await self._bell.wait(POLL)
-        if talk is not None and self._task is not None:
-            await self._judge(self._task, talk)
+        if talk is not None and self.case.task is not None:
+            await self._judge(self.case.task, talk)
 
     async def _talking(self, task: Task) -> Talk | None:
         """The child that works on the present round: known, adopted, or told to now."""
@@ -418,18 +417,27 @@ class Execution:
     async def _hold(self, text: str) -> None:
         """Wait until somebody lifts the hold or changes the gates."""
         case = self.case
-        digest = proof.gate_digest(case.settings.gates)
-        await case.commit(lambda task, at: runs.hold_gates(task, self._epoch(task), text, at))
         self.stuck = True
-        self._news.ring()
-        while self._task is not None:
-            await self._bell.wait(LOOK_AGAIN)
-            case.settings = await case.parts.configuration.project(case.repository)
-            held = self._task.hold is not None and self._task.hold.kind == "gates"
-            if not held or proof.gate_digest(case.settings.gates) != digest:
-                break
-        self.stuck = False
-        await case.commit(runs.lift_gates)
+        try:
+            await case.commit(lambda task, at: runs.hold_gates(task, self._epoch(task), text, at))
+            self._news.ring()
+            while self.case.task is not None and not await self._gates_may_run(self.case.task):
+                await self._bell.wait(LOOK_AGAIN)
+        finally:
+            self.stuck = False
+
+    async def _gates_may_run(self, task: Task) -> bool:
+        """Has a person lifted the hold, or given the project other gates that are trusted?"""
+        if task.hold is None or task.hold.kind != "gates":
+            return True
+        try:
+            settings = await self.case.parts.configuration.project(self.case.repository)
+        except CodeFleetError:
+            return False
+        if not settings.trusted or settings.gates == self.case.settings.gates:
+            return False
+        self.case.settings = settings
+        return True
 
     # --------------------------------------------------------------------------------------------------- end
 
@@ -480,8 +488,8 @@ class Execution:
         where, case = self.case.workspace, self.case
         if where is None or not where.git or not where.path.exists():
             return _nothing_to_say
-        if settle and self._task is not None:
-            await self._settled(self._task)
+        if settle and self.case.task is not None:
+            await self._settled(self.case.task)
             return _nothing_to_say
         salvage = case.parts.workspaces.salvage
         try:

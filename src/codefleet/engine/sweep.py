@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from codefleet.core.errors import NotAllowed
@@ -21,7 +21,7 @@ class Sweep:
     claims: Claims
     running: Callable[[str], bool]
     """Is a run of this id looked after here already?"""
-    take: Callable[[Task, Run], None]
+    take: Callable[[Task, Run], Awaitable[None]]
     """Look after a run that is ours and that nobody looks after."""
 
     async def everything(self) -> None:
@@ -74,7 +74,7 @@ class Sweep:
             task = (await decide.task(store, key)).value
             for run in _open(task, self.claims.engine):
                 if not self.running(run.id):
-                    self.take(task, run)
+                    await self.take(task, run)
 
     async def overdue(self) -> None:
         store = self.claims.parts.store
