@@ -26,7 +26,7 @@ BINARIES = Path(__file__).parents[2] / ".cache" / "agents" / "bin"
 pytestmark = [
     pytest.mark.agents,
     pytest.mark.skipif(
-        not (BINARIES / "claude").exists(), reason="needs the npm package @anthropic-ai/claude-code; run scripts/agents"
+        not (BINARIES / "claude").exists(), reason="@anthropic-ai/claude-code is not installed; run scripts/agents"
     ),
 ]
 
