@@ -19,11 +19,14 @@ log = logging.getLogger(__name__)
 LOOK = 1.0
 """Seconds between looks where no hint comes."""
 SOON = 0.05
+SEEN_OFF = 5.0
 SETTLED = 2.0
 """Seconds that a guard must have lived for to count as one that works."""
 
 
 class Care:
+    """What the engine does for one child's guard. It goes by the spool, and by the guard that it asked for itself."""
+
     def __init__(self, spool: Path, hint: Hint, guards: Guards, clock: Clock, patience: float) -> None:
         self._spool, self._hint, self._guards, self._clock = spool, hint, guards, clock
         self._patience = patience
@@ -38,54 +41,57 @@ class Care:
         now = self._clock.monotonic()
         if reading.here:
             self._child.hold(reading.status.pid, reading.child_start)
-        if not reading.guard_lives():
+        if reading.guard_lives():
+            self._meet(reading.status.guard, reading.guard_start, now)
+        elif self._guard.ended:
             return await self._summon(now)
-        if self._guard.hold(reading.status.guard, reading.guard_start):
+        self._wake(now, urgent=urgent)
+        return LOOK
+
+    def _meet(self, pid: int, start: int, now: float) -> None:
+        if self._guard.hold(pid, start):
             self._since = now
-            self._next = now if self._asked <= 1 else self._next  # the first death is made good at once
         if now - self._since > SETTLED:
             self._asked = 0
-        self._wake(reading, now, urgent=urgent)
-        return LOOK if self._guard.fd >= 0 else SOON
-
-    async def see_off(self, reading: Reading) -> None:
-        """Wait for a guard that has said its last word; it needs no more than a write to the disk."""
-        with anyio.move_on_after(self._patience):
-            while reading.guard_lives():
-                change = self._hint.next()
-                self._guard.hold(reading.status.guard, reading.guard_start)
-                await self._hint.wait(change, SOON)
-
-    async def end_without_spool(self) -> ChildStatus:
-        """Somebody removed the spool: its guard can still be told to end everything, but not say how that went."""
-        while not self._guard.ended:
-            change = self._hint.next()
-            signal.pidfd_send_signal(self._guard.fd, signal.SIGTERM)
-            await self._hint.wait(change, LOOK)
-        self.let_go()
-        return ChildStatus(state=ChildState.DONE, ended_by="stop")
-
-    def let_go(self) -> None:
-        self._guard.drop()
-        self._child.drop()
 
     async def _summon(self, now: float) -> float:
-        """Have a guard come, less and less often if none stays."""
-        if now >= self._next:
-            self._asked += 1
-            self._next = now + min(0.05 * 2 ** (self._asked - 1), 5.0)
-            if self._asked in {4, 8}:
-                log.warning("guards of %s do not stay; see guard.log there", self._spool)
-            if self._asked % 7 == 0:  # after 3 s
-                await self._guards.replace()
-            await self._guards.ask(self._spool, self._child.fd)
-        return max(self._next - now, 0.01)
+        """Have a guard come: the first two at once, then less and less often if none stays."""
+        if now < self._next:
+            return self._next - now
+        self._asked += 1
+        self._next = now + (min(0.05 * 2 ** (self._asked - 2), 5.0) if self._asked > 1 else 0)
+        if self._asked in {4, 8}:
+            log.warning("guards of %s do not stay; see guard.log there", self._spool)
+        if pid := await self._guards.ask(self._spool, self._child.fd):
+            self._guard.hold(pid, kernel.start_of(pid))
+            self._since = now
+        return LOOK if not self._guard.ended else SOON
 
-    def _wake(self, reading: Reading, now: float, *, urgent: bool) -> None:
+    def _wake(self, now: float, *, urgent: bool) -> None:
         """A guard that was stopped is continued; one that stays stopped makes room for another."""
-        pid, start = reading.status.guard, reading.guard_start
+        pid, start = self._guard.who
         if kernel.state_of(pid, start) not in {"T", "t"}:
             self._stopped, self._woken = now, False
         elif now - self._stopped > self._patience or (urgent and not self._woken):
             kernel.send(pid, start, signal.SIGKILL if self._woken else signal.SIGCONT)
             self._stopped, self._woken = now, True
+
+    async def see_off(self, reading: Reading) -> None:
+        """Wait for a guard that has said its last word; it needs no more than a write to the disk."""
+        if reading.guard_lives():
+            self._guard.hold(reading.status.guard, reading.guard_start)
+        with anyio.move_on_after(SEEN_OFF):
+            while not self._guard.ended:
+                await self._hint.wait(self._hint.next(), SOON)
+
+    async def end_without_spool(self) -> ChildStatus:
+        """Somebody removed the spool: its guard can still be told to end everything, but not say how that went."""
+        while not self._guard.ended:
+            kernel.send(*self._guard.who, signal.SIGTERM)
+            await self._hint.wait(self._hint.next(), LOOK)
+        return ChildStatus(state=ChildState.DONE, ended_by="stop")
+
+    def let_go(self) -> None:
+        """Hold nothing any more."""
+        self._guard.drop()
+        self._child.drop()

@@ -15,6 +15,8 @@ from anyio import to_thread
 
 import codefleet
 
+PATIENCE = 3.0
+"""Seconds in which a nursery has to answer; it needs one or two thousandths."""
 _PROGRAM = """
 import sys
 sys.path.append(sys.argv[1])
@@ -30,13 +32,16 @@ class Nursery:
     process: subprocess.Popen[bytes]
     socket: socket.socket
 
-    def ask(self, spool: Path, pidfd: int) -> bool:
-        """Send a request; False when nobody takes it."""
-        try:
-            socket.send_fds(self.socket, [os.fsencode(spool)], [pidfd] if pidfd >= 0 else [])
-        except OSError:  # dead, or so full of requests that it must be stopped
-            return False
-        return True
+    async def ask(self, spool: Path, pidfd: int) -> int:
+        """A guard's pid, 0 if there is none; raises `OSError` when nobody serves."""
+        socket.send_fds(self.socket, [os.fsencode(spool)], [pidfd] if pidfd >= 0 else [])
+        with anyio.CancelScope(shield=True):  # the answer is ours to take, whoever has lost interest
+            with anyio.move_on_after(PATIENCE):
+                await anyio.wait_readable(self.socket)
+            answer = self.socket.recv(4)
+        if not answer:
+            raise ConnectionResetError
+        return int.from_bytes(answer, sys.byteorder)
 
     def end(self, *, kill: bool) -> None:
         self.socket.close()
@@ -65,17 +70,15 @@ class Guards:
         async with self._lock:
             await self._end(kill=False)
 
-    async def ask(self, spool: Path, pidfd: int = -1) -> None:
-        """Ask for a guard on a spool; the spool will say whether one came."""
+    async def ask(self, spool: Path, pidfd: int = -1) -> int:
+        """Have a guard come to a spool: its pid, or 0 if none can. The spool will say what it did."""
         async with self._lock:
-            if not (await self._ready()).ask(spool, pidfd):
-                await self._end(kill=True)
-                (await self._ready()).ask(spool, pidfd)
-
-    async def replace(self) -> None:
-        """Give up a nursery that does not serve, a stopped one for instance."""
-        async with self._lock:
-            await self._end(kill=True)
+            for _ in range(3):
+                try:
+                    return await (await self._ready()).ask(spool, pidfd)
+                except OSError:
+                    await self._end(kill=True)
+            return 0
 
     async def _ready(self) -> Nursery:
         if self._nursery is None:

@@ -48,15 +48,16 @@ class Held:
     def __init__(self, hint: Hint) -> None:
         self.fd = -1
         self._hint = hint
-        self._who = (0, 0)
+        self.who = (0, 0)
+        """Pid and start."""
         self._watched = False
 
     def hold(self, pid: int, start: int) -> bool:
         """Hold this process instead of another; False when it is held already."""
-        if (pid, start) == self._who:
+        if (pid, start) == self.who:
             return False
         self.drop()
-        self._who = (pid, start)
+        self.who = (pid, start)
         self.fd = kernel.open_process(pid, start)
         if self.fd >= 0:
             asyncio.get_running_loop().add_reader(self.fd, self._ended)

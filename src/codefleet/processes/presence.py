@@ -11,7 +11,7 @@ from pathlib import Path
 from codefleet.core.errors import AlreadyRunning
 from codefleet.core.layout import Home
 
-PROBED = 2.0
+PROBED = 0.5
 """Seconds to try for a lock that only somebody's question can hold, for a moment."""
 
 

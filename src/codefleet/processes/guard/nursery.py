@@ -28,7 +28,8 @@ class Nursery:
         self.corpses: dict[int, float] = {}
 
     def serve(self) -> None:
-        """One request a message: the spool's path, and a pidfd of its child where a guard has died before."""
+        """One request a message: the spool's path, and a pidfd of its child where a guard has died before. The answer is
+        the guard's pid, or 0 if there is no room for a process."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
         poll = select.poll()
@@ -51,7 +52,7 @@ class Nursery:
         pidfd = int.from_bytes(ancillary[0][2][:4], sys.byteorder) if ancillary else -1
         try:
             pid = os.fork()
-        except OSError:  # no room for a process: whoever asked will ask again
+        except OSError:
             pid = -1
         if pid == 0:
             self._be_a_guard(os.fsdecode(spool), pidfd)
@@ -59,6 +60,13 @@ class Nursery:
             self.guards.add(pid)
         if pidfd >= 0:
             os.close(pidfd)
+        return self._answer(max(pid, 0))
+
+    def _answer(self, pid: int) -> bool:
+        try:
+            self.requests.send(pid.to_bytes(4, sys.byteorder))
+        except OSError:
+            return False
         return True
 
     def _be_a_guard(self, spool: str, pidfd: int) -> None:
