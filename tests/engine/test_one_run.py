@@ -233,3 +233,19 @@ async def test_what_is_not_trusted_holds_the_task_and_runs_nothing(fleet: Fleet,
     assert task.hold is not None
     assert task.hold.kind == "trust"
     assert not (tmp_path / "ran").exists()
+
+
+async def test_a_branch_that_moves_without_business_is_told_of_and_those_of_other_tasks_are_not(fleet: Fleet) -> None:
+    move = {
+        "run": ["git", "-C", str(fleet.repository), "-c", "core.hooksPath=/dev/null", "branch", "-q", "sneaked", "HEAD"]
+    }
+    sneaky = await fleet.add("Sneak", move, {"write": "a", "text": "a"}, DONE)
+    honest = await fleet.add("Honest", {"write": "b", "text": "b"}, DONE)
+    assert await fleet.until_idle(slots=2)
+
+    async def told() -> bool:
+        return "error" in await fleet.kinds(sneaky)
+
+    await fleet.eventually(told)
+    errors = [fact.data["text"] for key in (sneaky, honest) for fact in await fleet.facts(key) if fact.kind == "error"]
+    assert all("refs/heads/sneaked" in text for text in errors)

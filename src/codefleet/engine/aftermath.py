@@ -13,13 +13,14 @@ import anyio.to_thread
 
 from codefleet.core.drafts import ALPHABET, ID_LENGTH
 from codefleet.core.errors import CodeFleetError, GitError
-from codefleet.core.model import Agent, Fact, Run, Status, Task
-from codefleet.core.transitions import At
+from codefleet.core.model import Agent, Run, Status, Task
+from codefleet.core.transitions import At, Change
+from codefleet.core.transitions.change import fact
 from codefleet.engine import artifacts, decide, files, ledger, views
 from codefleet.engine.case import Case
 from codefleet.engine.claims import remember
 from codefleet.engine.prepare import workspace_of
-from codefleet.ports import Filter, Page
+from codefleet.ports import Filter, ForeignMove, Page
 
 log = logging.getLogger(__name__)
 
@@ -48,21 +49,18 @@ async def audit(case: Case, task: Task) -> None:
         return
     own = [f"refs/heads/{run.branch}", "refs/codefleet/*"]
     for move in await case.parts.workspaces.audit(case.repository, json.loads(before), own):
-        text = (
-            f"{move.ref} moved from {move.before[:12] or 'nothing'} to {move.after[:12] or 'nothing'} during {run.id}"
-        )
-        log.warning("foreign_move", extra={"task_id": case.key, "run": run.id, "ref": move.ref})
-        said = Fact(
-            kind="error",
-            at=case.parts.clock.now(),
-            by=case.engine,
-            project=task.project,
-            task_id=task.id,
-            run=run.id,
-            data={"code": "foreign_move", "text": text},
-        )
-        await decide.change(case.parts.store, case.key, lambda now, said=said: decide.stated(now, said))  # type: ignore[misc]
+        if not await _of_the_fleet(case, move.ref):
+            await _tell(case, run, move)
     (case.folder / "refs.json").unlink(missing_ok=True)
+
+
+async def _tell(case: Case, run: Run, move: ForeignMove) -> None:
+    before, after = (commit[:12] or "nothing" for commit in (move.before, move.after))
+    text = f"{move.ref} moved from {before} to {after} while {run.id} was at work"
+    log.warning("foreign_move", extra={"task_id": case.key, "run": run.id, "ref": move.ref})
+    await case.commit(
+        lambda task, at: Change(task, (fact(task, "error", at, run=run, code="foreign_move", text=text),))
+    )
 
 
 async def _of_the_fleet(case: Case, ref: str) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from codefleet.core.errors import NoSpace, NotFound, Stale, StoreUnavailable
-from codefleet.core.model import Fact, Task
+from codefleet.core.model import Task
 from codefleet.core.transitions import Change
 from codefleet.ports import Clock, Held, Store
 
@@ -62,8 +62,3 @@ async def patiently(store: Store, clock: Clock, key: str, decision: Callable[[Ta
             pause = min(pause * 2, LONGEST_PAUSE)
         else:
             return made or done
-
-
-def stated(task: Task, *facts: Fact) -> Change:
-    """Nothing changes, but it is said."""
-    return Change(task, facts)

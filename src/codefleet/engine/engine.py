@@ -69,6 +69,8 @@ class Engine:
         self._crashes: dict[str, int] = {}
         self._ended: set[str] = set()
         self._since = parts.clock.now()
+        self._tidying = 0
+        """Runs that are looked after, the tidying behind them included."""
         self._draining = False
         self._now = False
         self._bell = Bell()
@@ -107,6 +109,8 @@ class Engine:
                     group.start_soon(service)
                 group.start_soon(self._listens, position)
                 await self._works()
+                with anyio.move_on_after(self._settings.shutdown_grace):
+                    await self._all(lambda: not self._tidying)
                 group.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(self._settings.shutdown_grace, shield=True):
@@ -257,12 +261,12 @@ class Engine:
                 continue
             if self._now:
                 with anyio.move_on_after(self._settings.shutdown_grace):
-                    await self._all_gone()
+                    await self._all(lambda: not self._running)
                 return
             await self._bell.wait()
 
-    async def _all_gone(self) -> None:
-        while self._running:
+    async def _all(self, done: Callable[[], bool]) -> None:
+        while not done():
             await self._bell.wait()
 
     async def _consequences(self) -> None:
@@ -315,6 +319,7 @@ class Engine:
 
     async def _executes(self, running: Running) -> None:
         case = running.case
+        self._tidying += 1
         try:
             await running.execution.run()
             await self._patiently(lambda: self._strikes(running))
@@ -327,6 +332,8 @@ class Engine:
         closed = running.execution.closed
         if closed is not None:
             await self._patiently(lambda: aftermath.after(case, closed, self._agent(running.slot)))
+        self._tidying -= 1
+        self._bell.ring()
 
     async def _crashed(self, running: Running) -> None:
         """The sweep takes the run up again; after a few times it is given up."""
