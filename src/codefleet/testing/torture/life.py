@@ -124,11 +124,12 @@ class Life:
 
     def _start(self, fault: str) -> subprocess.Popen[bytes]:
         self.starts += 1
-        module = "codefleet.testing.engine_with_faults"
+        faulty = [sys.executable, "-m", "codefleet.testing.engine_with_faults", "2"]
+        argv = faulty if fault else [*program(), "start", "-n", "2", "--until-idle"]
         environ = {**self.world.environ, **({"CODEFLEET_FAULT": fault} if fault else {})}
         with (self.world.path / "engine.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", module, "2"],
+                argv,
                 cwd=self.world.repository,
                 env=environ,
                 stdin=subprocess.DEVNULL,
