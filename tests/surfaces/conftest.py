@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -98,6 +99,11 @@ class Person:
         return [task["id"] for task in self("tasks", "--all", "--json", "-q").data]
 
 
+IDENTITY = {f"GIT_{role}_NAME": "A Person" for role in ("AUTHOR", "COMMITTER")} | {
+    f"GIT_{role}_EMAIL": "person@example.com" for role in ("AUTHOR", "COMMITTER")
+}
+
+
 def git(folder: Path, *args: str) -> str:
     """Git, for the test's own needs."""
     done = subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True, text=True, timeout=30)
@@ -114,17 +120,25 @@ def repository(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository to be copied: making one takes longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in IDENTITY.items():
+            patch.setenv(name, value)
+        return repository(tmp_path_factory.mktemp("template") / "project")
+
+
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
+def person(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
     """Somebody in a fresh repository, with no fleet yet."""
     for name in [name for name in os.environ if name.startswith(("CODEFLEET_", "FLEET_"))]:
         if name != "CODEFLEET_TEST":
             monkeypatch.delenv(name)
     human = tmp_path / "human"
     human.mkdir()
-    values = {"HOME": str(human), "CODEFLEET_HOME": str(tmp_path / "home"), "NO_COLOR": "1", "TZ": "UTC"}
-    for name in ("AUTHOR", "COMMITTER"):
-        values |= {f"GIT_{name}_NAME": "A Person", f"GIT_{name}_EMAIL": "person@example.com"}
+    shutil.copytree(template, tmp_path / "work" / "project")
+    values = IDENTITY | {"HOME": str(human), "CODEFLEET_HOME": str(tmp_path / "home"), "NO_COLOR": "1", "TZ": "UTC"}
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    return Person(tmp_path / "home", repository(tmp_path / "work" / "project"))
+    return Person(tmp_path / "home", tmp_path / "work" / "project")
