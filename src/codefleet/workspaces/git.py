@@ -12,11 +12,12 @@ from functools import cache
 from pathlib import Path
 
 from codefleet.core.errors import GitError
-from codefleet.workspaces import space
+from codefleet.workspaces import layout, space
 
 #: Seconds that one call may take; a checkout of a huge repository is the longest there is.
 LIMIT = 900.0
 MINIMUM = (2, 38)
+_TIMEOUT = -1000
 
 #: Of git's variables only those pass that say who and how; GIT_DIR and the like would send us elsewhere.
 _KEPT = frozenset(
@@ -31,6 +32,7 @@ _QUIET = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "core.quotePath": "false",
+    "core.safecrlf": "false",
     "commit.gpgSign": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
@@ -64,6 +66,7 @@ class Call:
     stdin: bytes = b""
     env: Mapping[str, str] = field(default_factory=dict)
     ok: Collection[int] = (0,)
+    seconds: float = LIMIT
     keep: tuple[int, ...] = ()
     """File descriptors that the child holds too: a lock lives as long as the git that works under it."""
 
@@ -89,10 +92,11 @@ def run(
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
     ok: Collection[int] = (0,),
+    seconds: float = LIMIT,
     keep: tuple[int, ...] = (),
 ) -> Answer:
     """Call git and wait; any exit code not in `ok` is `GitError` with git's words, a full disk is `NoSpace`."""
-    return together(Call(cwd, args, stdin, env or {}, ok, keep))[0]
+    return together(Call(cwd, args, stdin, env or {}, ok, seconds, keep))[0]
 
 
 def together(*calls: Call) -> list[Answer]:
@@ -135,10 +139,10 @@ def _refused(call: Call, error: OSError) -> GitError | Exception:
 
 def _finish(call: Call, process: subprocess.Popen[bytes]) -> tuple[int, bytes, str]:
     try:
-        out, err = process.communicate(call.stdin or None, timeout=LIMIT)
+        out, err = process.communicate(call.stdin or None, timeout=call.seconds)
     except subprocess.TimeoutExpired:
         _end(process)
-        return process.returncode, b"", f"it did not end within {LIMIT:.0f} seconds"
+        return _TIMEOUT, b"", f"it did not end within {call.seconds:g} seconds"
     return process.returncode, out, err.decode(errors="replace")
 
 
@@ -155,10 +159,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _judged(call: Call, code: int, out: bytes, err: str) -> Answer:
     if code in call.ok:
         return Answer(code, out)
-    places = [call.cwd, *(Path(call.env[name]) for name in ("GIT_DIR", "GIT_INDEX_FILE") if name in call.env)]
-    if space.told(err):
+    places = _written(call)
+    if space.explains(err, places):
         raise space.no_space(places)
     raise GitError(f"git {_verb(call.args)}: {_words(code, err)}", hint=_hint(err))
+
+
+def _written(call: Call) -> list[Path]:
+    """Where a call may have written to."""
+    tree = layout.tree_around(call.cwd)
+    own = [Path(call.env[name]) for name in ("GIT_DIR", "GIT_INDEX_FILE") if name in call.env]
+    return [call.cwd, *own, *((tree.gitdir, tree.common) if tree else ())]
 
 
 def _verb(args: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ class GitWorkspaces:
         return await self._run(self._prepare, order)
 
     def _prepare(self, order: WorkspaceOrder) -> Workspace:
-        tree = layout.tree_at(order.repository)
+        tree = layout.tree_at(order.repository.resolve())
         if tree is None:
             return Workspace(path=order.repository, repository=order.repository, git=False, fresh=False)
         if order.mode == "here":

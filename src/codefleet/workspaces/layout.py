@@ -33,15 +33,17 @@ def shared(common: Path) -> Path:
 
 def tree_at(path: Path) -> Tree | None:
     """The working tree whose top this is (or the bare repository that lies here); None when there is none."""
-    gitdir = _pointed(path / ".git") or (path if _is_gitdir(path) else None)
-    if gitdir is None or not _is_gitdir(gitdir):
+    place = _pointed(path / ".git") or path
+    if not _is_gitdir(place):
         return None
+    gitdir = place.resolve()
     return Tree(path, gitdir, _common(gitdir))
 
 
 def tree_around(path: Path) -> Tree | None:
-    """The working tree that a path lies in."""
-    return next((tree for place in (path, *path.parents) if (tree := tree_at(place)) is not None), None)
+    """The working tree that a path lies in (or whose git directory it lies in)."""
+    places = (place for place in (path, *path.parents) if place.name != ".git")
+    return next((tree for place in places if (tree := tree_at(place)) is not None), None)
 
 
 def is_bare(tree: Tree) -> bool:
@@ -53,7 +55,7 @@ def registered(common: Path, path: Path) -> Iterator[Path]:
     """The entries of linked worktrees that say they are at this path."""
     folder = common / "worktrees"
     names = sorted(folder.iterdir()) if folder.is_dir() else []
-    return (entry for entry in names if _says(entry, path))
+    return (entry for entry in names if says(entry, path))
 
 
 def read(file: Path) -> str:
@@ -64,15 +66,17 @@ def read(file: Path) -> str:
         return ""
 
 
-def _says(entry: Path, path: Path) -> bool:
-    return read(entry / "gitdir").rstrip("\n") == str(path / ".git")
+def says(entry: Path, path: Path) -> bool:
+    """Is this the registration of a linked worktree at this path?"""
+    words = read(entry / "gitdir").rstrip("\n")
+    return bool(words) and os.path.normpath(entry / words) == str(path / ".git")
 
 
 def _pointed(dot_git: Path) -> Path | None:
     if dot_git.is_dir():
         return dot_git
     words = read(dot_git)
-    return (dot_git.parent / words.removeprefix(_POINTER).rstrip("\n")) if words.startswith(_POINTER) else None
+    return dot_git.parent / words.removeprefix(_POINTER).rstrip("\n") if words.startswith(_POINTER) else None
 
 
 def _is_gitdir(path: Path) -> bool:
@@ -84,4 +88,4 @@ def _is_gitdir(path: Path) -> bool:
 
 def _common(gitdir: Path) -> Path:
     words = read(gitdir / "commondir").rstrip("\n")
-    return Path(os.path.normpath(gitdir / words)) if words else gitdir
+    return (gitdir / words).resolve() if words else gitdir

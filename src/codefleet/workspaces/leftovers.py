@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from codefleet.workspaces import git
+from codefleet.workspaces.layout import read
 from codefleet.workspaces.status import Entry
 
 BIG = 10_000_000
@@ -35,10 +36,9 @@ class Sorted:
 
 
 def sort(top: Path, entries: Sequence[Entry], copied: Collection[str]) -> Sorted:
-    """Tell what is committed from what is left out. Files that the project tracks are its own affair, but for
-    growing beyond all measure."""
+    """Tell what is committed from what is left out. Files that the project tracks are its own affair."""
     bulk = _bulk(entry.path for entry in entries if entry.new)
-    large = _without_lfs(top, [entry.path for entry in entries if _is_big(top, entry)])
+    large = _without_lfs(top, [entry.path for entry in entries if entry.new and _is_big(top, entry)])
     take, staged, out = [], [], []
     for entry in entries:
         name = _left_out(top, entry, copied, bulk) or (entry.path if entry.path in large else "")
@@ -46,7 +46,7 @@ def sort(top: Path, entries: Sequence[Entry], copied: Collection[str]) -> Sorted
             take.append(entry)
             continue
         out.append(name)
-        if entry.index != "?":
+        if entry.index == "A":
             staged.append(entry.path)
     return Sorted(tuple(take), tuple(staged), tuple(sorted(set(out))))
 
@@ -54,13 +54,26 @@ def sort(top: Path, entries: Sequence[Entry], copied: Collection[str]) -> Sorted
 def _left_out(top: Path, entry: Entry, copied: Collection[str], bulk: Collection[str]) -> str:
     """The name under which an entry is left out; empty when it is taken."""
     if entry.submodule.startswith("S"):
-        return f"{entry.path}/" if entry.submodule[1] == "." else ""
+        return f"{entry.path}/" if _is_stray(top, entry) or _is_dirty_inside(entry) else ""
+    if _is_closed(top, entry):
+        return entry.path
     if not entry.new:
         return ""
     if entry.path.endswith("/") or entry.path in copied or _is_secret(top, entry.path):
         return entry.path
     parents = [str(parent) for parent in reversed(PurePosixPath(entry.path).parents)]
     return next((f"{parent}/" for parent in parents if parent in bulk), "")
+
+
+def _is_dirty_inside(entry: Entry) -> bool:
+    """A submodule whose own files changed but not its commit: only itself could commit that."""
+    return (entry.index, entry.work, entry.submodule[1]) == (".", "M", ".")
+
+
+def _is_stray(top: Path, entry: Entry) -> bool:
+    """A repository that was added as a bare commit nobody else has, not as a submodule."""
+    lines = {line.strip() for line in read(top / ".gitmodules").splitlines()}
+    return entry.index == "A" and entry.link and f"path = {entry.path}" not in lines
 
 
 def _bulk(paths: Iterable[str]) -> set[str]:
@@ -82,21 +95,29 @@ def _is_secret(top: Path, path: str) -> bool:
 
 
 def _beginning(file: Path) -> bytes:
-    try:
-        if not stat.S_ISREG(file.lstat().st_mode):
-            return b""
-        with file.open("rb") as opened:
-            return opened.read(4096)
-    except OSError:
+    if _regular(file) is None:
         return b""
+    with file.open("rb") as opened:
+        return opened.read(4096)
 
 
 def _is_big(top: Path, entry: Entry) -> bool:
+    found = _regular(top / entry.path)
+    return found is not None and found.st_size > BIG
+
+
+def _is_closed(top: Path, entry: Entry) -> bool:
+    """A file that its owner may not read: git would give up on all the others too."""
+    file = top / entry.path
+    return _regular(file) is not None and not os.access(file, os.R_OK)
+
+
+def _regular(file: Path) -> os.stat_result | None:
     try:
-        found = os.lstat(top / entry.path)
+        found = os.lstat(file)
     except OSError:
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_size > BIG
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def _without_lfs(top: Path, paths: Sequence[str]) -> set[str]:

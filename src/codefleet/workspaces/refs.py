@@ -15,7 +15,6 @@ from codefleet.workspaces.layout import Tree
 from codefleet.workspaces.lock import unstuck
 
 FLEET = "refs/codefleet/"
-ZERO = "0" * 40
 #: What git itself refuses in a ref name (`git help check-ref-format`).
 _WRONG = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[/-]|/$|\.$|(^|/)\.|\.lock(/|$)|^@$|^HEAD$")
 
@@ -76,8 +75,7 @@ def moving(moves: Mapping[str, tuple[str, str | None]]) -> bytes:
 
 
 def _line(ref: str, new: str, old: str | None) -> bytes:
-    expected = "" if old is None else (old or ZERO)
-    return os.fsencode(f"update {ref}\0{new}\0{expected}\0")
+    return os.fsencode(f"create {ref}\0{new}\0" if old == "" else f"update {ref}\0{new}\0{old or ''}\0")
 
 
 def all_refs(cwd: Path, *patterns: str) -> dict[str, str]:

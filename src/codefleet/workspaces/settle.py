@@ -10,9 +10,23 @@ from codefleet.workspaces import changes, commits, git, mending, refs, salvage, 
 from codefleet.workspaces.layout import Tree
 from codefleet.workspaces.lock import unstuck
 
+_TRIES = 5
+
 
 def worktree(workspace: Workspace, tree: Tree, task: str, number: int, title: str, who: commits.Identity) -> ChangeSet:
-    """Commit what the agent left on the task's branch."""
+    """Commit what the agent left on the task's branch. Where a program that it left running commits at the same
+    moment, look again."""
+    for _ in range(_TRIES):
+        at = refs.resolve(tree.path, ["HEAD"])
+        try:
+            return _settled(workspace, tree, task, number, title, who)
+        except GitError:
+            if refs.resolve(tree.path, ["HEAD"]) == at:
+                raise
+    raise GitError(f"Something commits in {tree.path} all the time.", hint="See which with `fuser`.")
+
+
+def _settled(workspace: Workspace, tree: Tree, task: str, number: int, title: str, who: commits.Identity) -> ChangeSet:
     seen, notes = _on_branch(workspace, tree, task, number)
     before, branch = seen.status.head, refs.branch(workspace.branch)
     head = _committed(tree, seen, commits.message(title, task, number), who)

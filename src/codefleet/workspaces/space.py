@@ -11,13 +11,15 @@ from pathlib import Path
 from codefleet.core.errors import NoSpace
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-#: git passes the system's error on in words only; LC_ALL=C keeps them these.
+#: git passes the system's error on in words only, and not everywhere; LC_ALL=C keeps them these.
 _WORDS = tuple(os.strerror(number) for number in FULL)
+#: With less than this left, a program that could not write had no room.
+_NOTHING = 64 << 10
 
 
-def told(words: str) -> bool:
-    """Did a program say that there was no room?"""
-    return any(word in words for word in _WORDS)
+def explains(words: str, places: Sequence[Path]) -> bool:
+    """Did a program fail because there was no room: did it say so, or is there none?"""
+    return any(word in words for word in _WORDS) or any(_free(_existing(place)) < _NOTHING for place in places)
 
 
 def no_space(places: Sequence[Path]) -> NoSpace:

@@ -20,6 +20,7 @@ _ARGS = (
     "--ignore-submodules=none",
 )
 _COLUMNS = {"1": 8, "u": 10}
+_LINK = "160000"
 _NO_COMMIT = re.compile(r"\(initial\)")
 
 
@@ -31,6 +32,8 @@ class Entry:
     work: str
     """How the file differs from the index, likewise."""
     submodule: str = "N..."
+    link: bool = False
+    """The index holds a commit of another repository there."""
 
     @property
     def new(self) -> bool:
@@ -74,4 +77,4 @@ def _entries(fields: Iterator[str], headers: dict[str, str]) -> Iterator[Entry]:
         elif kind in _COLUMNS:
             columns = rest.split(" ", _COLUMNS[kind] - 1)
             state = "UU" if kind == "u" else columns[0]
-            yield Entry(columns[-1], state[0], state[1], columns[1])
+            yield Entry(columns[-1], state[0], state[1], columns[1], columns[3] == _LINK)

@@ -83,8 +83,7 @@ def standing(repository: Tree, path: Path) -> Tree | None:
     tree = layout.tree_at(path)
     if tree is None or tree.gitdir.parent != repository.common / "worktrees" or layout.is_bare(tree):
         return None
-    knows = layout.read(tree.gitdir / "gitdir").rstrip("\n") == str(path / ".git")
-    return tree if knows and not _is_begun(tree.gitdir) else None
+    return tree if layout.says(tree.gitdir, path) and not _is_begun(tree.gitdir) else None
 
 
 def _reconnected(repository: Tree, path: Path, held: int) -> Tree | None:
