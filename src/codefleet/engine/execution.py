@@ -15,7 +15,6 @@ import anyio
 
 from codefleet.core.errors import CodeFleetError, GitError, NotAllowed
 from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Run, Status, Task
-from codefleet.core.progress import Spent, spent
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.core.transitions.change import fact
 from codefleet.core.verdicts import Kind, Observed, Verdict, judge
@@ -23,21 +22,15 @@ from codefleet.engine import artifacts, decide, prompt, proof, speaking
 from codefleet.engine.asking import Asking
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
+from codefleet.engine.conversation import POLL, Conversation
 from codefleet.engine.prepare import Declined, place, prepare, workspace_of
 from codefleet.engine.talk import Talk
-from codefleet.ports import ChangeSet, ChildState, ChildStatus, EndingKind
+from codefleet.ports import ChangeSet, ChildStatus
 
 log = logging.getLogger(__name__)
 
-POLL = 0.25
-"""Seconds between looks at what the agent has put down for us."""
 LOOK_AGAIN = 30.0
 """Seconds between looks whether gates that could not run have been changed."""
-END_OF_TURN = 20.0
-"""Seconds that an agent gets to end its turn when its question was parked."""
-FAREWELL = 10.0
-"""Seconds that a live session gets to end when it was asked to."""
-GRACE = 5.0
 RUNNING = frozenset({Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING})
 
 
@@ -48,18 +41,6 @@ class Stage(Enum):
     PROVE = auto()
     LEAVE = auto()
     END = auto()
-
-
-FAILURES = {
-    EndingKind.OWN_ERROR: Outcome.OWN_ERROR,
-    EndingKind.DRIVER_ERROR: Outcome.DRIVER_ERROR,
-    EndingKind.ACCOUNT_ERROR: Outcome.ACCOUNT_ERROR,
-    EndingKind.CONTEXT: Outcome.CONTEXT,
-}
-ENDED_BY = {
-    "limit": (Outcome.TIMEOUT, "it ran longer than it may"),
-    "flood": (Outcome.FLOOD, "it printed more than it may"),
-}
 
 
 class Execution:
@@ -79,12 +60,10 @@ class Execution:
         self._draining = False
         self._bell = Bell()
         self._news = Bell()
-        self._talks: list[Talk] = []
         self._stage: Stage | None = None
         self._scope = anyio.CancelScope()
         self._asking = Asking(case)
-        self._used = Spent()
-        self._listening: anyio.abc.TaskGroup | None = None
+        self._with: Conversation
 
     # ------------------------------------------------------------------------------------------ from outside
 
@@ -115,7 +94,7 @@ class Execution:
             Stage.END: self._end,
         }
         async with anyio.create_task_group() as group:
-            self._listening = group
+            self._with = Conversation(self.case, group, self._bell)
             if not self._fresh:
                 await self.case.stop_children(agents=False)
             group.start_soon(self._watch)
@@ -174,13 +153,14 @@ class Execution:
         if isinstance(made, Declined):
             await self._decline(made.hold)
             return
-        await self._start(await self._speak(task, made.text, resume=made.resume))
+        await self._start(await self._with.speak(task, made.text, resume=made.resume))
 
     async def _resume(self, task: Task) -> None:
         """Another engine died between assign and start: the spool tells whether an agent ran."""
-        if await self._adopted():
+        await self._with.adopt()
+        if self._with.last is not None:
             self.case.workspace = await self.case.patiently(lambda: place(self.case, task))
-            await self._start(self._talks[-1])
+            await self._start(self._with.last)
         else:
             await self._fall("its engine died before its agent was started", explained=False)
 
@@ -215,55 +195,12 @@ class Execution:
 
     async def _follow(self, task: Task) -> None:
         """Listen to the agent until its turn is over, and answer what it asks."""
-        talk = await self._talking(task)
-        while talk is not None and not (talk.turn_is_over or talk.heard_all):
-            if self.case.task is not None:
-                await self._asking.serve(self.case.task)
-            await self._bell.wait(POLL)
-        if talk is not None and self.case.task is not None:
-            await self._judge(self.case.task, talk)
-
-    async def _talking(self, task: Task) -> Talk | None:
-        """The child that works on the present round: known, adopted, or told to now."""
         self._know_workspace(task)
-        if not self._talks:
-            await self._adopted()
-        talk = self._talks[-1] if self._talks else None
-        round_ = task.run.round if task.run else 0
-        if talk is not None and round_ in talk.said.rounds:
-            return talk
-        text = speaking.message(self.case, round_)
-        if talk is not None and talk.alive and self.case.driver.capabilities.live:
-            await talk.tell(speaking.kept_at(self.case, talk.name), round_, text, speaking.uuid_of(self.case, round_))
-            return talk
-        session = self._session(task)
-        return await self._speak(task, text, resume=bool(session), session=session)
-
-    async def _speak(self, task: Task, text: str, *, resume: bool, session: str = "") -> Talk:
-        """Start a child of the agent and listen to it."""
-        talk = await speaking.speak(self.case, task, text, self._bell, resume=resume, session=session)
-        self._listen(talk)
-        return talk
-
-    async def _adopted(self) -> bool:
-        """Take up all children of the agent that ran; is there one?"""
-        if not self._talks:
-            for talk in await speaking.adopt(self.case, self._bell):
-                self._listen(talk)
-        return bool(self._talks)
-
-    def _listen(self, talk: Talk) -> None:
-        self._talks.append(talk)
-        assert self._listening is not None  # noqa: S101  set by `run`
-        self._listening.start_soon(talk.listen, self.case.parts.store, self.case.parts.clock, self.case.scrubber)
-
-    def _session(self, task: Task) -> str:
-        """The session that a next child of this run can go on with."""
-        if not self.case.driver.capabilities.resume or not self._talks:
-            return ""
-        progress = self._talks[-1].progress
-        known = task.run.session_id if task.run and progress.started else ""
-        return progress.session_id or known
+        talk = await self._with.on(task)
+        while not talk.is_over:
+            await self._asking.serve(self.case.task or task)
+            await self._bell.wait(POLL)
+        await self._judge(self.case.task or task, talk)
 
     def _know_workspace(self, task: Task) -> None:
         if self.case.workspace is None and task.run is not None:
@@ -277,7 +214,7 @@ class Execution:
         if talk.heard_all and status.ended_by == "stop":
             await self._fall("its engine stopped it", explained=True)
             return
-        if self._resumed_in_vain(talk, status):
+        if self._with.resumed_in_vain(talk):
             await self._begin_anew(task, talk)
             return
         try:
@@ -288,19 +225,14 @@ class Execution:
         verdict = judge(self._observed(task, talk, status, changes))
         await self._decide(verdict, changes)
 
-    def _resumed_in_vain(self, talk: Talk, status: ChildStatus) -> bool:
-        """Did it end at once because the session that it should go on with is not there?"""
-        failed = self._failure(talk, status)[0]
-        return talk.said.resume and talk.heard_all and not talk.progress.started and failed is not None
-
     async def _begin_anew(self, task: Task, talk: Talk) -> None:
-        self._talks.remove(talk)
+        self._with.forget(talk)
         made = await prepare(self.case, task, fresh_session=True)
         if isinstance(made, Declined):
             await self._fall(made.hold.text, explained=True)
             return
         text = made.text if not (task.run and task.run.round) else speaking.message(self.case, task.run.round)
-        await self._speak(task, text, resume=False)
+        await self._with.speak(task, text, resume=False)
 
     async def _settled(self, task: Task) -> ChangeSet | None:
         """What the run produced, as git shows it; None where there is no git."""
@@ -313,7 +245,7 @@ class Execution:
         )
 
     def _observed(self, task: Task, talk: Talk, status: ChildStatus, changes: ChangeSet | None) -> Observed:
-        failed, reason = self._failure(talk, status)
+        failed, reason = self._with.failure(talk)
         return Observed(
             expects=task.expects,
             failed=failed,
@@ -323,14 +255,6 @@ class Execution:
             result=artifacts.read_result(self.case.artifacts),
             words=talk.progress.text,
         )
-
-    def _failure(self, talk: Talk, status: ChildStatus) -> tuple[Outcome | None, str]:
-        if talk.heard_all and status.ended_by in ENDED_BY:
-            return ENDED_BY[status.ended_by]
-        if status.exec_error:
-            return Outcome.DRIVER_ERROR, status.exec_error
-        ending = self.case.driver.conclude(talk.progress, status, speaking.errors(self.case, talk.name))
-        return FAILURES.get(ending.kind), ending.reason
 
     async def _decide(self, verdict: Verdict, changes: ChangeSet | None) -> None:
         if verdict.kind is Kind.REPORT:
@@ -371,7 +295,7 @@ class Execution:
     async def _prove(self, task: Task) -> None:
         """Run the gates on what it brought; send red back, hold what can not run."""
         self._know_workspace(task)
-        await self._adopted()
+        await self._with.adopt()
         run = task.run
         if run is None:  # pragma: no cover - a task that is verified has a run
             return
@@ -444,7 +368,7 @@ class Execution:
     async def _leave(self, task: Task) -> None:
         """The task stays as it is; what runs is ended, and the next engine goes on."""
         log.info("left", extra={"task_id": task.id, "run": self.case.run_id, "status": str(task.status)})
-        await self._close(polite=False)
+        await self._with.close(polite=False)
 
     async def _fall(self, why: str, *, explained: bool) -> None:
         """The run is over by no fault of the task: its work is saved, the task goes back."""
@@ -455,10 +379,10 @@ class Execution:
     async def _end(self, task: Task) -> None:
         """It is not this run's turn any more: end its tree, save its work, free its workspace."""
         self._know_workspace(task)
-        await self._adopted()
+        await self._with.adopt()
         if task.status is Status.WAITING and not self._stopping:
             await self._asking.park(task)
-            await self._let_turn_end()
+            await self._with.let_turn_end()
             await self._let_go(lambda task, _: Change(task), settle=task.run is not None and not task.run.ended)
         elif self._stopping and task.status in RUNNING:
             await self._fall("its engine was stopped", explained=True)
@@ -466,7 +390,7 @@ class Execution:
             await self._let_go(lambda task, _: Change(task), settle=False)
 
     async def _let_go(self, decision: Callable[[Task, At], Change], *, settle: bool) -> None:
-        status = await self._close(polite=settle)
+        status = await self._with.close(polite=settle)
         saved = await self._saved(settle=settle)
 
         def all_at_once(task: Task, at: At) -> Change:
@@ -476,12 +400,6 @@ class Execution:
 
         await self.case.commit(all_at_once)
         self.case.sweep_tmp()
-
-    async def _let_turn_end(self) -> None:
-        talk = self._talks[-1] if self._talks else None
-        with anyio.move_on_after(END_OF_TURN):
-            while talk is not None and not (talk.turn_is_over or talk.heard_all):
-                await self._bell.wait(POLL)
 
     async def _saved(self, *, settle: bool) -> Callable[[Task, At], tuple[Fact, ...]]:
         """Keep what the run has left, as commits on its branch or beside it; the facts that say so."""
@@ -505,7 +423,7 @@ class Execution:
     async def _finish(self, decision: Callable[[Task, At], Change]) -> None:
         """End the session and the tree, then commit the decision, the end of the run and, where policy says so, the
         acceptance of its work, as one."""
-        status = await self._close(polite=True)
+        status = await self._with.close(polite=True)
 
         def all_at_once(task: Task, at: At) -> Change:
             change = decision(task, at).then(lambda now: self._ended(now, at, status))
@@ -518,60 +436,15 @@ class Execution:
         run = self.case.run_of(task)
         if run is None or run.ended:
             return Change(task)
-        used = self._used
-        end = {"exit_code": status.code, "usage": used.usage, "cost_usd": used.cost_usd, **self._session_left(run)}
+        used = self._with.used
+        end = {"exit_code": status.code, "usage": used.usage, "cost_usd": used.cost_usd, **self._with.session_left(run)}
         self.closed = runs.closed(run, at, **end)
         return runs.end_run(task, self.case.number, at, most=self.case.settings.limits.attempts, **end)
-
-    def _session_left(self, run: Run) -> dict[str, Any]:
-        """A session that never came up can not be gone on with."""
-        started = [talk.progress for talk in self._talks if talk.progress.started]
-        if not started:
-            return {"session_id": ""}
-        return {"session_id": started[-1].session_id or run.session_id, "model": started[-1].model or run.model}
 
     def _accepted(self, task: Task, at: At) -> Change:
         if task.status is not Status.VERIFIED or task.awaiting is not None or self.case.settings.policy != "none":
             return Change(task)
         return people.accept(task, at)
-
-    async def _count(self) -> None:
-        """What the run has used: a session that reports all of itself is counted once over the runs that share it."""
-        children = [talk.progress for talk in self._talks]
-        before: dict[str, Spent] = {}
-        if any(child.of_session for child in children):
-            keys = [f"{self.case.key}.{number}" for number in range(1, self.case.number)]
-            for held in await self.case.parts.store.get(Run, keys):
-                run = held.value
-                known = before.get(run.session_id, Spent())
-                before[run.session_id] = known.plus(Spent(run.usage, run.cost_usd))
-        self._used = spent(children, before)
-
-    async def _close(self, *, polite: bool) -> ChildStatus:
-        """End all that runs: a live session by its own farewell, the rest at once. The agent's last exit status."""
-        last = self._talks[-1] if self._talks else None
-        if last is not None and polite and last.alive:
-            await self._say_farewell(last)
-        grace = 0.0 if last is None else GRACE
-        for talk in self._talks:
-            if talk.child.status().state is not ChildState.DONE:
-                await talk.child.stop(grace)
-        await self.case.stop_children(agents=True)
-        with anyio.move_on_after(FAREWELL):
-            while any(talk.alive for talk in self._talks):
-                await self._bell.wait(POLL)
-        await self._count()
-        return last.child.status() if last is not None else ChildStatus()
-
-    async def _say_farewell(self, talk: Talk) -> None:
-        if not self.case.driver.capabilities.live:
-            return
-        line = self.case.driver.farewell()
-        if line:
-            await talk.child.send(line)
-        with anyio.move_on_after(FAREWELL):
-            while talk.child.status().state is not ChildState.DONE:
-                await self._bell.wait(POLL)
 
 
 def _nothing_to_say(_task: Task, _at: At) -> tuple[Fact, ...]:

@@ -84,6 +84,11 @@ class Talk:
         return self.driver.capabilities.live and state.turns > 0 and taken and not state.pending_turn
 
     @property
+    def is_over(self) -> bool:
+        """Is there nothing to wait for any more?"""
+        return self.heard_all or self.turn_is_over
+
+    @property
     def alive(self) -> bool:
         return not self.heard_all
 
