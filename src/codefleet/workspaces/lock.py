@@ -21,6 +21,7 @@ PATIENCE = 120.0
 """Seconds to wait for the repository's lock before saying who is in the way."""
 _STILL = 0.5
 """Seconds that a lock file of git must stay as it is before it counts as left behind."""
+_CALLS = 10
 _LIVING = 15.0
 """Seconds to wait for a live git that holds a lock."""
 
@@ -76,29 +77,32 @@ def _busy(common: Path) -> GitError:
 
 def unstuck(call: Callable[[], T], tree: layout.Tree, refs: Sequence[str] = ()) -> T:
     """Call; when git fails and a lock of this worktree or these refs was left behind by a dead git, take it away and
-    call again."""
-    files = [tree.gitdir / "index.lock", tree.gitdir / "HEAD.lock", *(tree.common / f"{ref}.lock" for ref in refs)]
-    while True:
+    call again. Where there is no lock one more call tells whether there was one that its holder let go meanwhile."""
+    own = [tree.gitdir / "index.lock", tree.gitdir / "HEAD.lock"]
+    files = {**dict.fromkeys(own, tree.path), **{tree.common / f"{ref}.lock": None for ref in refs}}
+    for _ in range(_CALLS):
         try:
             return call()
         except GitError:
-            if not [file for file in files if _lifted(file, tree)]:
+            stuck = [file for file in files if file.exists()]
+            if stuck and not any(_lifted(file, files[file]) for file in stuck):
                 raise
+            if not stuck:
+                break
+    return call()
 
 
-def _lifted(file: Path, tree: layout.Tree) -> bool:
-    """Was there a lock that is gone now: let go by its holder, or taken away by us because nobody holds it?"""
-    first = _seen(file)
-    if first is None:
-        return False
+def _lifted(file: Path, folder: Path | None) -> bool:
+    """Is a lock gone now: let go by its holder, or taken away by us because nobody holds it? A worktree's is held for
+    as long as a git that works in its folder likes (an editor may be open), a ref's for a moment."""
     deadline = time.monotonic() + _LIVING
-    since, last = time.monotonic(), first
+    since, last = time.monotonic(), _seen(file)
     while time.monotonic() < deadline:
         time.sleep(0.02)
         now = _seen(file)
         if now is None:
             return True
-        if now != last or _gits_in(tree.path):
+        if now != last or (folder is not None and _gits_in(folder)):
             since, last = time.monotonic(), now
         elif time.monotonic() - since > _STILL:
             file.unlink(missing_ok=True)
