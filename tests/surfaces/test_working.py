@@ -152,6 +152,31 @@ def test_the_second_signal_ends_at_once_and_the_next_start_goes_on_with_the_work
     assert shown["runs"][0]["outcome"] == "interrupted"
 
 
+def test_an_edit_now_interrupts_the_run_and_the_next_one_begins_with_the_change(person: Person) -> None:
+    key = person.added("Hang", "-d", script({"hang": True}), "--agent", "scripted")
+    with engine(person):
+        until(lambda: status(person, key) == "in_progress")
+        after = person("edit", key, "--now", "-d", WORK, "--json").data
+        assert after["status"] == "pending"
+        until(lambda: status(person, key) == "verified")
+    shown = person("show", key, "--json").data
+    assert (len(shown["runs"]), shown["attempts"]) == (2, 0)
+
+
+def test_a_screen_that_stays_shows_each_change(person: Person) -> None:
+    person("init", "--home")
+    commands = [["status", "-w", "--json"], ["tasks", "--all", "-w", "--json"]]
+    for args in commands:
+        command = [sys.executable, "-m", "codefleet", *args]
+        with subprocess.Popen(command, cwd=person.cwd, stdout=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout is not None
+            first = json.loads(watching.stdout.readline())
+            person.added("A task")
+            assert json.loads(watching.stdout.readline()) != first
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(DEADLINE) == 130
+
+
 def test_an_unknown_agent_type_and_a_negative_number_are_refused(person: Person) -> None:
     assert person("start", "--agent", "cloude").code == 2
     assert person("start", "-n", "-1").code == 2

@@ -6,7 +6,8 @@ What is asked for is loaded then: `status` and the help answer without the rest.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from codefleet.app.fleet import Added, Fleet, Place, open_fleet
+    from codefleet.app.fleet import Added, Fleet, Place
+    from codefleet.app.opening import open_fleet
 
 __all__ = ["Added", "Fleet", "Place", "open_fleet"]
 
@@ -14,6 +15,6 @@ __all__ = ["Added", "Fleet", "Place", "open_fleet"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(name)
-    from codefleet.app import fleet
+    from codefleet.app import fleet, opening
 
-    return getattr(fleet, name)
+    return opening.open_fleet if name == "open_fleet" else getattr(fleet, name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from codefleet.app import documents, homes, projects, reading, targets
+from codefleet.app import documents, projects, reading, targets
 from codefleet.app.documents import Document
 from codefleet.app.overview import Lookout
 from codefleet.app.reading import Stream
@@ -136,12 +136,15 @@ class Fleet:
         depends_on: Sequence[str] | None = None,
         hold: str = "",
         unhold: bool = False,
+        now: bool = False,
     ) -> Task:
+        """All of it is done, or nothing; `now` interrupts the run that works on it."""
         task = await self.task(name)
         if edit.agent:
             _known_agent(edit.agent, await self._settings(task))
         wanted = None if depends_on is None else await self._dependencies(drafts.words(depends_on, "dependency"))
-        return await self.backlog.edit(task.id, Revision(edit=edit, depends_on=wanted, hold=hold, unhold=unhold))
+        revision = Revision(edit=edit, depends_on=wanted, hold=hold, unhold=unhold, now=now)
+        return await self.backlog.edit(task.id, revision)
 
     async def _dependencies(self, names: Iterable[str]) -> tuple[str, ...]:
         """Their ids; one that names nothing, or several things, is refused input."""
@@ -362,15 +365,6 @@ class Fleet:
         return target.id if target.kind == "pause" else f"task:{(await self.task(name.removeprefix('task:'))).id}"
 
 
-async def folder_of(fleet: Fleet) -> Path | None:
-    """The repository that a person stands in, or a folder that has settings of its own; else nothing."""
-    from codefleet.config.target import project_file
-
-    repository = await fleet.workspaces.probe(fleet.cwd)
-    known = repository.git or await anyio.Path(project_file(repository.path)).exists()
-    return repository.path if known else None
-
-
 def _kind(target: Target) -> str:
     return "an agent" if target.kind == "agent" else f"a {target.kind}"
 
@@ -388,35 +382,3 @@ def _near(kind: str) -> str:
     return (
         f"did you mean {' or '.join(near)}?" if near else "task_created, task_completed, message, tool_call and others"
     )
-
-
-@asynccontextmanager
-async def open_fleet(
-    home: Home,
-    *,
-    environ: Mapping[str, str],
-    cwd: Path,
-    flags: Mapping[str, str] | None = None,
-    create: bool = True,
-) -> AsyncIterator[Fleet]:
-    """The fleet of a home. Without `create` a home that is not there reads as an empty one and stays away."""
-    clock = SystemClock()
-    missing = not create and not homes.exists(home)
-    if not missing:
-        homes.make(home)
-    store = _store(home, clock, memory=missing)
-    await store.open()
-    try:
-        yield Fleet(home, store, environ, cwd, flags or {}, clock, missing=missing)
-    finally:
-        await store.close()
-
-
-def _store(home: Home, clock: Clock, *, memory: bool) -> Store:
-    if memory:
-        from codefleet.stores.memory import MemoryStore
-
-        return MemoryStore(clock)
-    from codefleet.stores.sqlite import SqliteStore
-
-    return SqliteStore(home.database, wake=home.wake, backups=home.backups, clock=clock)

@@ -13,7 +13,7 @@ from codefleet.app.documents import Document
 from codefleet.core.errors import Failed
 from codefleet.core.layout import Home
 from codefleet.core.model import ACTIVITY_KINDS, TERMINAL, Activity, Fact, Run, Status, Task
-from codefleet.engine import artifacts, decide, views
+from codefleet.engine import artifacts, decide, log, views
 from codefleet.ports import Filter, Page, Store
 
 FILES = {"plan": "PLAN_AND_STATUS.md", "knowledge": "KNOWLEDGE.md", "qa": "Q&A.md"}
@@ -222,6 +222,11 @@ def _behind(path: Path, offsets: dict[Path, int]) -> bytes:
         data = file.read(1 << 20)
         offsets[path] = file.tell()
     return data
+
+
+def log_words(said: Document) -> str:
+    """A line of the fleet's log for people."""
+    return log.shown(said)
 
 
 def fleet_logs(home: Home) -> list[Path]:

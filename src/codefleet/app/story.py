@@ -81,76 +81,76 @@ def _work(
 
 def wishes(pace: float) -> list[Wish]:
     """The backlog; `pace` stretches the time that agents think."""
-    words = '"""Words."""\n\n\ndef words(text: str) -> int:\n    return len(text.split())\n'
+    return [_words(pace), _lines(pace), _longest(pace), _together(pace), _description(pace), _licence(pace)]
+
+
+def _words(pace: float) -> Wish:
+    code = '"""Words."""\n\n\ndef words(text: str) -> int:\n    return len(text.split())\n'
+    cases = [("words", 'self.assertEqual(words("a b\\nc"), 3)')]
+    return Wish(
+        "Count words",
+        _work("words", code, "words", cases, pace),
+        priority=5,
+        scope=("textkit/words.py", "tests/test_words.py"),
+        labels=("feature",),
+    )
+
+
+def _lines(pace: float) -> Wish:
+    """Its agent makes a mistake; the gate sends it back."""
     wrong = '"""Lines."""\n\n\ndef lines(text: str) -> int:\n    return text.count("\\n") + 1\n'
     right = '"""Lines."""\n\n\ndef lines(text: str) -> int:\n    return len(text.splitlines())\n'
-    longest = (
+    repair: list[Step] = [
+        {"say": "The gate is right: a text that ends with a newline has no further line."},
+        {"sleep": 0.8 * pace},
+        {"write": "textkit/lines.py", "text": right},
+        {"commit": "Count no line behind the last newline"},
+        {"result": {"status": "completed", "summary": "textkit.lines.lines counts right now."}},
+    ]
+    cases = [("lines", 'self.assertEqual(lines("a\\nb\\n"), 2)')]
+    return Wish(
+        "Count lines",
+        [*_work("lines", wrong, "lines", cases, pace), *({"on": "round 2", **step} for step in repair)],
+        priority=4,
+        scope=("textkit/lines.py", "tests/test_lines.py"),
+        labels=("feature",),
+    )
+
+
+def _longest(pace: float) -> Wish:
+    """Its agent asks before it writes."""
+    code = (
         '"""Lines."""\n\n\ndef longest(text: str) -> str:\n'
         '    """The longest line; of several the first."""\n    return max(text.splitlines(), key=len, default="")\n'
     )
-    repaired: list[Step] = [
-        {"on": "round 2", "say": "The gate is right: a text that ends with a newline has no further line."},
-        {"on": "round 2", "sleep": 0.8 * pace},
-        {"on": "round 2", "write": "textkit/lines.py", "text": right},
-        {"on": "round 2", "commit": "Count no line behind the last newline"},
-        {"on": "round 2", "result": {"status": "completed", "summary": "textkit.lines.lines counts right now."}},
-    ]
     asked: Step = {"ask": "When two lines are equally long, which one counts?", "options": [ANSWER, "the last one"]}
-    return [
-        Wish(
-            "Count words",
-            _work("words", words, "words", [("words", 'self.assertEqual(words("a b\\nc"), 3)')], pace),
-            priority=5,
-            scope=("textkit/words.py", "tests/test_words.py"),
-            labels=("feature",),
-        ),
-        Wish(
-            "Count lines",
-            [
-                *_work("lines", wrong, "lines", [("lines", 'self.assertEqual(lines("a\\nb\\n"), 2)')], pace),
-                *repaired,
-            ],
-            priority=4,
-            scope=("textkit/lines.py", "tests/test_lines.py"),
-            labels=("feature",),
-        ),
-        Wish(
-            "Find the longest line",
-            _work(
-                "longest",
-                longest,
-                "longest",
-                [("longest", 'self.assertEqual(longest("a\\nbb\\ncc"), "bb")')],
-                pace,
-                first=[asked],
-            ),
-            priority=4,
-            scope=("textkit/longest.py", "tests/test_longest.py"),
-            labels=("feature",),
-        ),
-        _together(pace),
-        Wish(
-            "Describe the package",
-            [
-                {"say": "All parts are there; I write down how they are used."},
-                {"sleep": 1.5 * pace},
-                {"append": "README.md", "text": "\n    >>> from textkit.report import report\n    >>> report('a b')\n"},
-                {"result": {"status": "completed", "summary": "The README shows how the report is used."}},
-            ],
-            after=("Report on a text",),
-            labels=("docs",),
-        ),
-        Wish(
-            "Say who may use it",
-            [
-                {"sleep": 1.0 * pace},
-                {"write": "LICENSE", "text": "Everybody may do everything with this.\n"},
-                {"result": {"status": "completed", "summary": "There is a licence."}},
-            ],
-            priority=2,
-            labels=("docs",),
-        ),
+    cases = [("longest", 'self.assertEqual(longest("a\\nbb\\ncc"), "bb")')]
+    return Wish(
+        "Find the longest line",
+        _work("longest", code, "longest", cases, pace, first=[asked]),
+        priority=4,
+        scope=("textkit/longest.py", "tests/test_longest.py"),
+        labels=("feature",),
+    )
+
+
+def _description(pace: float) -> Wish:
+    steps: list[Step] = [
+        {"say": "All parts are there; I write down how they are used."},
+        {"sleep": 1.5 * pace},
+        {"append": "README.md", "text": "\n    >>> from textkit.report import report\n    >>> report('a b')\n"},
+        {"result": {"status": "completed", "summary": "The README shows how the report is used."}},
     ]
+    return Wish("Describe the package", steps, after=("Report on a text",), labels=("docs",))
+
+
+def _licence(pace: float) -> Wish:
+    steps: list[Step] = [
+        {"sleep": 1.0 * pace},
+        {"write": "LICENSE", "text": "Everybody may do everything with this.\n"},
+        {"result": {"status": "completed", "summary": "There is a licence."}},
+    ]
+    return Wish("Say who may use it", steps, priority=2, labels=("docs",))
 
 
 def _together(pace: float) -> Wish:

@@ -85,6 +85,14 @@ class Frame:
         sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n")
         sys.stdout.flush()
 
+    def tell(self, document: Any, words: Callable[[Any], str]) -> None:
+        """One piece of a stream: a JSON object on a line, or words if there are any."""
+        if self.json:
+            self.line(document)
+        elif text := words(document):
+            click.echo(text)
+            sys.stdout.flush()
+
     def say(self, text: str) -> None:
         """Words beside the answer, on stderr."""
         if not self.quiet:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,6 +18,7 @@ from codefleet.cli.words import COLOURS
 
 if TYPE_CHECKING:
     from codefleet.app import Fleet
+    from codefleet.cli.frame import Frame
 
 TICK = 1.0
 """Seconds between pictures when nothing happens."""
@@ -62,6 +64,22 @@ async def showing(fleet: Fleet, console: Console | None = None) -> AsyncIterator
             yield
             group.cancel_scope.cancel()
         await show()
+
+
+async def watching(frame: Frame, fleet: Fleet, look: Callable[[], Awaitable[Any]], shown: Callable[[Any], str]) -> None:
+    """Look again whenever something happens, for ever: a screen on a terminal, else each change as lines."""
+    screen = Live(console=Console(highlight=False), auto_refresh=False) if sys.stdout.isatty() else None
+    before = None
+    with screen or nullcontext():
+        while True:
+            position = await fleet.store.position()
+            found = await look()
+            if screen is not None and not frame.json:
+                screen.update(Text.from_ansi(shown(found)), refresh=True)
+            elif found != before:
+                frame.tell(found, shown)
+            before = found
+            await fleet.store.changed(position, TICK)
 
 
 async def _told(fleet: Fleet, one: Mapping[str, Any], titles: dict[str, str]) -> Text:

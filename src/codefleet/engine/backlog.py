@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from codefleet.core.model import Complexity, Expects, Pause, Status, Task
 from codefleet.core.transitions import At, Change, pauses, people
 from codefleet.core.transitions.change import fact
 from codefleet.core.transitions.people import Edit, rank_of
-from codefleet.engine import decide, files, ledger, rules, views
+from codefleet.engine import artifacts, decide, files, ledger, rules, views
 from codefleet.ports import Clock, Store
 
 PERSON = "person"
+AT_WORK = (Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,8 @@ class Revision:
     hold: str = ""
     """A reason that it may not start."""
     unhold: bool = False
+    now: bool = False
+    """Interrupt the run that works on it, so that the next one begins with this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,8 @@ class Backlog:
             change = change.then(lambda edited: people.unhold(edited, at))
         if wanted.hold:
             change = change.then(lambda edited: people.hold(edited, wanted.hold, at))
+        if wanted.now and change.task.status in AT_WORK:
+            change = change.then(lambda edited: people.release(edited, "a person changed the task", at))
         return change
 
     async def _take_back(self, key: str, depends_on: tuple[str, ...]) -> None:
@@ -190,7 +196,9 @@ class Backlog:
 
     async def answer(self, key: str, text: str) -> Task:
         words = drafts.comment(text, "answer")
-        return await self._decide(key, lambda task: people.answer(task, words, self.at()))
+        task = await self._decide(key, lambda task: people.answer(task, words, self.at()))
+        await anyio.to_thread.run_sync(_note_answer, self.home, task)
+        return task
 
     async def approve(self, key: str) -> Task:
         """Believe the work; what depends on it may start."""
@@ -227,6 +235,14 @@ class Backlog:
             self.store, Pause(id=selector), lambda pause: pauses.lift(pause, self.at(), answer=answer)
         )
         return resumed
+
+
+def _note_answer(home: Home, task: Task) -> None:
+    """Under the question in `Q&A.md` too, for people and for the next run; the store is the truth."""
+    folder = artifacts.folder(home, task.id, task.runs)
+    if task.question is not None and folder.is_dir():
+        with suppress(OSError):
+            artifacts.write_answer(folder, task.question)
 
 
 def _reorder(path: Path, edit: Edit) -> None:

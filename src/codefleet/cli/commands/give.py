@@ -101,8 +101,9 @@ def read(text: str) -> str:
 @click.option("-m", "--model", help='The model; "" for the agent\'s own.')
 @click.option("--hold", metavar="TEXT", help="It may not start, for this reason.")
 @click.option("--unhold", is_flag=True, help="It may start again.")
+@click.option("--now", is_flag=True, help="Interrupt the run that works on it; the next one begins with the change.")
 def edit(
-    frame: Frame, task: str, depends_on: tuple[str, ...], hold: str | None, *, unhold: bool, **fields: Any
+    frame: Frame, task: str, depends_on: tuple[str, ...], hold: str | None, *, unhold: bool, now: bool, **fields: Any
 ) -> None:
     """Change a task. All of it is done, or nothing."""
     from codefleet.app import documents
@@ -122,7 +123,7 @@ def edit(
 
     async def work(fleet: Fleet) -> Any:
         wanted = depends_on or None
-        return await fleet.edit(task, Edit(**given), depends_on=wanted, hold=reason, unhold=unhold)
+        return await fleet.edit(task, Edit(**given), depends_on=wanted, hold=reason, unhold=unhold, now=now)
 
     after = frame.run(work)
     words = f"{after.id}  {state(after.status.value)}  priority {after.priority}  {clean(after.title)}"

@@ -111,22 +111,14 @@ async def _spoken(frame: Frame, fleet: Fleet, target: str, count: int, *, follow
         frame.data(last)
         return
     for one in last:
-        _tell(frame, one)
+        frame.tell(one, spoken)
     if not last and not follow:
         frame.say(f"nothing of {target} yet: `codefleet why {target}` says where it stands")
     if follow:
         key = (await fleet.task(target)).id
         seen = {run: last[-1]["data"]["n"]} if last else {}
         async for one in reading.follow_run(fleet.store, key, seen):
-            _tell(frame, one)
-
-
-def _tell(frame: Frame, one: Mapping[str, Any]) -> None:
-    if frame.json:
-        frame.line(one)
-    elif text := spoken(one):
-        click.echo(text)
-        sys.stdout.flush()
+            frame.tell(one, spoken)
 
 
 async def _raw(fleet: Fleet, target: str, count: int, *, follow: bool) -> None:
@@ -183,14 +175,14 @@ def _own_lines(frame: Frame, data: bytes, *, raw: bool) -> None:
     if raw and not frame.json:
         _bytes(data)
         return
-    from codefleet.engine.log import shown
+    from codefleet.app.reading import log_words
 
     for line in data.splitlines():
         said = _parsed(line)
         if frame.json:
             frame.line(said)
         elif said:
-            click.echo(shown(said))
+            click.echo(log_words(said))
     sys.stdout.flush()
 
 
@@ -219,22 +211,14 @@ def events(frame: Frame, kinds: Sequence[str], target: str, after: str, *, follo
         stream = await fleet.stream(chosen, name=target, activity=everything, after=after)
         if not follow:
             for one in await stream.so_far():
-                _event(frame, one)
+                frame.tell(one, told)
             return
         if not after:
             await stream.skip()
         async for one in stream.follow():
-            _event(frame, one)
+            frame.tell(one, told)
 
     frame.run(work)
-
-
-def _event(frame: Frame, one: Mapping[str, Any]) -> None:
-    if frame.json:
-        frame.line(one)
-    else:
-        click.echo(told(one))
-        sys.stdout.flush()
 
 
 def told(one: Mapping[str, Any]) -> str:

@@ -41,9 +41,9 @@ def config(ctx: click.Context) -> None:
 
 def _repository(frame: Frame) -> Path | None:
     """The project that we stand in, if any."""
-    from codefleet.app.fleet import folder_of
+    from codefleet.app import configuring
 
-    return frame.run(folder_of)
+    return frame.run(configuring.repository)
 
 
 @command("show")
@@ -52,29 +52,17 @@ def _repository(frame: Frame) -> Path | None:
 @click.option("--project", is_flag=True, help="With --raw: the project's file.")
 def show(frame: Frame, *, raw: bool = False, show_origin: bool = False, project: bool = False) -> None:
     """All settings that hold here."""
+    from codefleet.app import configuring
+
     if raw:
-        path = _file(frame, project=project)
+        path = configuring.file(frame.home(), _repository(frame), project=project)
         text = path.read_text() if path.exists() else ""
         frame.data({"path": str(path), "text": text}, text.rstrip("\n"))
         return
-    rows, warnings = frame.run(_rows)
+    rows, warnings = frame.run(configuring.rows)
     frame.data(rows, "\n".join(_row(row, show_origin=show_origin) for row in rows))
     for warning in warnings:
         frame.say(warning)
-
-
-async def _rows(fleet: Fleet) -> tuple[list[dict[str, Any]], list[str]]:
-    from codefleet.app.fleet import folder_of
-    from codefleet.config import show as shown
-
-    repository = await folder_of(fleet)
-    resolved = await fleet.configuration.resolve(repository) if repository else None
-    settings = resolved.settings if resolved else fleet.configuration.home()
-    rows = [
-        {"key": row.key, "value": row.value, "origin": row.origin, "text": row.text} for row in shown.rows(settings)
-    ]
-    more = [] if settings.trusted else ["settings that can execute something are left out: `codefleet trust`"]
-    return rows, [*fleet.configuration.warnings, *(resolved.warnings if resolved else ()), *more]
 
 
 def _row(row: dict[str, Any], *, show_origin: bool) -> str:
@@ -82,33 +70,14 @@ def _row(row: dict[str, Any], *, show_origin: bool) -> str:
     return words.clean(f"{row['key']} = {row['text']}{origin}")
 
 
-def _file(frame: Frame, *, project: bool) -> Path:
-    """The home's file, or the project's."""
-    from codefleet.config.target import project_file
-    from codefleet.core.errors import InvalidInput
-
-    if not project:
-        return frame.home().settings
-    repository = _repository(frame)
-    if repository is None:
-        raise InvalidInput("this is no project", hint="go to a repository, or name one with -C")
-    return project_file(repository)
-
-
 @command("set")
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE…")
 @click.option("--project", is_flag=True, help="In the project's file.")
 def set_(frame: Frame, assignments: tuple[str, ...], *, project: bool) -> None:
     """Set values in the home's file; comments and order stay. What makes no sense is refused."""
-    from codefleet.app import homes
-    from codefleet.config import edit
+    from codefleet.app import configuring
 
-    repository = _repository(frame)
-    homes.make(frame.home())
-    if project:
-        path = edit.set_in_project(frame.home(), assignments, _file(frame, project=True).parent)
-    else:
-        path = edit.set_in_home(frame.home(), assignments, repository)
+    path = configuring.change(frame.home(), _repository(frame), assignments, project=project)
     frame.data({"path": str(path), "set": list(assignments)}, f"{path}: {', '.join(assignments)}")
 
 
@@ -116,11 +85,19 @@ def set_(frame: Frame, assignments: tuple[str, ...], *, project: bool) -> None:
 @click.option("--project", is_flag=True, help="The project's file, even if there is none yet.")
 def edit(frame: Frame, *, project: bool) -> None:
     """Open the project's file, or the home's, in $EDITOR, and check it afterwards."""
-    from codefleet.app import homes
-    from codefleet.core.errors import Failed
+    from codefleet.app import configuring, homes
 
     homes.make(frame.home())
-    path = _file(frame, project=project or _has_file(frame))
+    repository = _repository(frame)
+    project = project or (repository is not None and configuring.has_file(repository))
+    _open(configuring.file(frame.home(), repository, project=project))
+    _validate(frame, repository)
+
+
+def _open(path: Path) -> None:
+    """Wait for the person's editor."""
+    from codefleet.core.errors import Failed
+
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     try:
         code = subprocess.run([*editor, str(path)], check=False).returncode
@@ -130,27 +107,18 @@ def edit(frame: Frame, *, project: bool) -> None:
         ) from error
     if code:
         raise Failed(f"{editor[0]} ended with {code}")
-    _validate(frame)
-
-
-def _has_file(frame: Frame) -> bool:
-    from codefleet.config.target import project_file
-
-    repository = _repository(frame)
-    return repository is not None and project_file(repository).exists()
 
 
 @command("validate")
 def validate(frame: Frame) -> None:
     """Say what is wrong with the settings. Exit 1 when something is."""
-    _validate(frame)
+    _validate(frame, _repository(frame))
 
 
-def _validate(frame: Frame) -> None:
-    from codefleet.config.validate import validate as check
+def _validate(frame: Frame, repository: Path | None) -> None:
+    from codefleet.app import configuring
 
-    problems = check(frame.home(), _repository(frame))
-    found = [{"text": problem.text, "hint": problem.hint} for problem in problems]
+    found = configuring.problems(frame.home(), repository)
     lines = [f"{one['text']}{'  ' + one['hint'] if one['hint'] else ''}" for one in found]
     frame.data(found, words.clean("\n".join(lines)))
     if found:

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from codefleet.cli import words
 from codefleet.cli.frame import Frame, command
 
+if TYPE_CHECKING:
+    from codefleet.app import Fleet
+
 
 @command("status")
-def status(frame: Frame) -> None:
+@click.option("-w", "--watch", is_flag=True, help="Stay and show it again when it changes.")
+def status(frame: Frame, *, watch: bool) -> None:
     """What the fleet is doing: engines, agents, counts of tasks, questions, pauses."""
     from codefleet.app import glance
 
+    if watch:
+        frame.run(lambda fleet: _watch(frame, fleet))
     found = glance.status(frame.home_path, os.environ) or frame.run(lambda fleet: fleet.status())
     frame.data(found, lambda: screen(found))
+
+
+async def _watch(frame: Frame, fleet: Fleet) -> None:
+    from codefleet.cli.live import watching
+
+    await watching(frame, fleet, fleet.status, screen)
 
 
 def screen(found: Mapping[str, Any]) -> str:

@@ -37,9 +37,22 @@ ALL = click.option("--all", "everything", is_flag=True, help="Tasks in any state
 @READY
 @ALL
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The most to show.")
-def tasks(frame: Frame, status: Sequence[str], limit: int, *, only_ready: bool, everything: bool) -> None:
+@click.option("-w", "--watch", is_flag=True, help="Stay and show them again when something changes.")
+def tasks(frame: Frame, status: Sequence[str], limit: int, *, only_ready: bool, everything: bool, watch: bool) -> None:
     """Tasks by their place in the queue; without a filter those in progress."""
+    if watch:
+        where = _where(status, only_ready=only_ready, everything=everything)
+        frame.run(lambda fleet: _watch(frame, fleet, where, limit))
     _list(frame, status, limit, only_ready=only_ready, everything=everything)
+
+
+async def _watch(frame: Frame, fleet: Fleet, where: Filter, limit: int) -> None:
+    from codefleet.cli.live import watching
+
+    async def look() -> list[dict[str, Any]]:
+        return (await fleet.listed(where, limit))[0]
+
+    await watching(frame, fleet, look, listing)
 
 
 @command("list-tasks")
