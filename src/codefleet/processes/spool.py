@@ -18,8 +18,6 @@ from codefleet.processes.guard import kernel, records
 
 MARK = "CODEFLEET_CHILD"
 """The variable that every descendant of a child inherits, with a value of its own."""
-_EMPTY = ("lock", "out", "err", "guard.log", "in")
-_PIPES = ("ctl", "stdin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +54,20 @@ def lay(spool: Path, job: Job) -> None:
         raise Failed(f"the spool {spool} has been used", hint="every child gets a new one")
     try:
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make_files(spool, packed)
+        _make_files(spool, packed, queue=job.stdin == "queue")
     except OSError as error:
         shutil.rmtree(spool, ignore_errors=True)
         raise _cannot_make(spool, error) from error
 
 
-def _make_files(spool: Path, job: bytes) -> None:
-    for name in _EMPTY:
+def _make_files(spool: Path, job: bytes, *, queue: bool) -> None:
+    for name in ("out", "err", "in") if queue else ("out", "err"):
         os.close(os.open(spool / name, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    for name in _PIPES:
+    for name in ("ctl", "stdin") if queue else ("ctl",):
         with contextlib.suppress(FileExistsError):
             os.mkfifo(spool / name, 0o600)
-    _write(spool / "status", bytes(records.SIZE))
-    _write(spool / "job.new", job)
-    (spool / "job.new").rename(spool / "job")
+    _write(spool / "status.new", bytes(records.SIZE) + job)
+    (spool / "status.new").rename(spool / "status")
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -109,14 +106,14 @@ def _cannot_make(spool: Path, error: OSError) -> Failed:
 def void(spool: Path) -> bool:
     """Make sure that nothing will ever run here; False if something does, or just begins to."""
     try:
-        fd = os.open(spool / "lock", os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(spool / "status", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if read(spool).status.state is not ChildState.ABSENT:
             return False
-        (spool / "job").unlink(missing_ok=True)
+        (spool / "status").unlink(missing_ok=True)
     except BlockingIOError:
         return False
     finally:
@@ -129,10 +126,7 @@ def void(spool: Path) -> bool:
 
 def read(spool: Path) -> Reading:
     """What the spool says; nothing was ever there: absent."""
-    try:
-        raw = records.read_file(str(spool / "status"))
-    except (FileNotFoundError, NotADirectoryError):
-        return Reading(ChildStatus())
+    raw = _piece(spool / "status", records.SIZE, 0)
     fields, _ = records.newest(raw)
     mark = records.marked(raw[records.MARK :])
     if not fields and not mark:
@@ -142,11 +136,8 @@ def read(spool: Path) -> Reading:
         child_start=int(fields.get("start", 0)),
         guard_start=int(fields.get("gstart", 0)),
         ending=fields.get("ended", ""),
-        here=(fields.get("boot"), fields.get("pidns")) == _HERE,
+        here=(fields.get("boot"), fields.get("pidns")) == kernel.here(),
     )
-
-
-_HERE = (kernel.boot(), kernel.pid_namespace())
 
 
 def _status(fields: dict[str, str], mark: str) -> ChildStatus:
@@ -172,9 +163,13 @@ def _instant(value: str | None) -> int | None:
 
 def output(spool: Path, offset: int, size: int) -> bytes:
     """A piece of what the child printed; empty at the end, or when the spool is gone."""
+    return _piece(spool / "out", size, offset)
+
+
+def _piece(file: Path, size: int, offset: int) -> bytes:
     try:
-        fd = os.open(spool / "out", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
         return b""
     try:
         return os.pread(fd, size, offset)

@@ -40,13 +40,10 @@ def could_not(status: int, code: int, why: str) -> None:
 
 
 def _default_signals() -> None:
+    """What we or Python ignore; all else is as a program expects it."""
     signal.set_wakeup_fd(-1)
-    for number in range(1, signal.NSIG):
-        try:
-            signal.signal(number, signal.SIG_DFL)
-        except (OSError, ValueError):
-            continue
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _be_killed_first() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import functools
 import os
 import select
 import signal
@@ -22,13 +23,11 @@ _INFO_EXIT = 8
 _CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # noqa: PTH110 - pathlib costs more than all the rest
 
 
-def boot() -> str:
-    """Which boot of the machine this is."""
-    return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
-
-
-def pid_namespace() -> str:
-    return os.readlink("/proc/self/ns/pid").strip("pid:[]")  # noqa: PTH115 - as above
+@functools.cache
+def here() -> tuple[str, str]:
+    """Where pids mean what they mean: this boot of the machine, and this namespace."""
+    boot = read_file("/proc/sys/kernel/random/boot_id").decode().strip()
+    return boot, os.readlink("/proc/self/ns/pid").strip("pid:[]")  # noqa: PTH115 - as above
 
 
 def stat(pid: int) -> tuple[str, int, int, int] | None:

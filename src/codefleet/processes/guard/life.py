@@ -13,7 +13,7 @@ import signal
 from codefleet.processes.guard import birth, kernel, trees
 from codefleet.processes.guard.ending import Ending
 from codefleet.processes.guard.feed import Feed
-from codefleet.processes.guard.records import VERSION, Job, Record, read_file
+from codefleet.processes.guard.records import VERSION, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,32 +26,25 @@ FLOOD_EVERY = 0.5
 LEDGER_ENTRIES = 150
 
 
-def guard(spool: str, pidfd: int) -> int:
+def guard(spool: str, pidfd: int, wakeup: int) -> int:
     """Keep the child of a spool until its tree is dead. After another guard's death a pidfd of the child, or -1."""
-    os.chdir(spool)
-    lock = os.open("lock", os.O_RDWR | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        job = Job(read_file("job"))
+        os.chdir(spool)
+        status = os.open("status", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(status, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return DONE
     except BlockingIOError:
         return BUSY
-    except FileNotFoundError:  # somebody made sure that nothing will ever run here
+    if os.fstat(status).st_nlink == 0:  # somebody made sure that nothing will ever run here
         return DONE
-    _speak_into("guard.log")
-    kernel.adopt_orphans()
-    record = Record(os.open("status", os.O_RDWR | os.O_CLOEXEC))
+    record = Record(status)
     if record.fields.get("state") != "done":
-        Life(job, record).live(pidfd)
+        Life(record, wakeup).live(pidfd)
     return DONE
 
 
-def _speak_into(log: str) -> None:
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    os.dup2(fd, 2)
-    os.close(fd)
-
-
-def _wake_on_signals() -> int:
+def wake_on_signals() -> int:
     """A descriptor that gives a byte for each SIGCHLD and SIGTERM; SIGINT and SIGHUP are for others."""
     wakeup, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -78,15 +71,16 @@ class Awake:
 class Life:
     """From the first fork, or from where a dead guard left off, to the end of the whole tree."""
 
-    def __init__(self, job: Job, record: Record) -> None:
-        self.job, self.record = job, record
+    def __init__(self, record: Record, wakeup: int) -> None:
+        self.record, self.wakeup = record, wakeup
+        self.job = job = record.job()
         self.control = os.open("ctl", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.outputs = [os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC) for name in ("out", "err")]
-        self.wakeup = _wake_on_signals()
         self.feed = Feed() if job.stdin == "queue" else None
         self.ending = Ending(record)
         self.awake = Awake(record.number("used") / 1000)
         self.tree: trees.Tree
+        self._me = {"v": VERSION, "guard": os.getpid(), "gstart": kernel.start_of(os.getpid())}
         self._heard = b""
         self._looked = kernel.boottime()
         self._every = 0.1
@@ -119,8 +113,8 @@ class Life:
             os.close(release)
             birth.become(self.job, released=released, status=self.record.fd, outputs=self.outputs, queue=queue)
         self.tree = trees.OwnTree(pid, kernel.start_of(pid), self.wakeup)
-        here = {"boot": kernel.boot(), "pidns": kernel.pid_namespace(), "t0": kernel.wall()}
-        self._record("starting", {"pid": pid, "start": self.tree.start, "infd": queue, **here})
+        here = dict(zip(("boot", "pidns"), kernel.here(), strict=True))
+        self._record("starting", {"pid": pid, "start": self.tree.start, "infd": queue, "t0": kernel.wall(), **here})
         os.write(release, b"g")
         for fd in (released, release, becoming):
             os.close(fd)
@@ -131,13 +125,12 @@ class Life:
         return True
 
     def _record(self, state: str, fields: Mapping[str, object], *, durable: bool = False) -> None:
-        me = {"v": VERSION, "guard": os.getpid(), "gstart": kernel.start_of(os.getpid())}
-        self.record.put({**me, "state": state, **fields}, durable=durable)
+        self.record.put({**self._me, "state": state, **fields}, durable=durable)
 
     def _adopt(self, pidfd: int) -> None:
         """Take over from a dead guard, possibly of another boot: then nothing of it can live."""
         record = self.record
-        here = (record.fields.get("boot"), record.fields.get("pidns")) == (kernel.boot(), kernel.pid_namespace())
+        here = (record.fields.get("boot"), record.fields.get("pidns")) == kernel.here()
         pid, start = (record.number("pid"), record.number("start")) if here else (0, 0)
         ledger = _ledger(record.fields.get("tree", "")) if here else {}
         pidfd = pidfd if pidfd >= 0 else kernel.open_process(pid, start)

@@ -1,4 +1,7 @@
-"""What is written in a spool: the job, and a status that neither a crash nor a full disk can spoil."""
+"""The file `status` of a spool: what is to be run, and how it goes, which neither a crash nor a full disk can spoil.
+
+It is locked by the guard that keeps the child. There is nothing else to find, to forget or to run out of room for.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ SLOT = 4096
 MARK = 2 * SLOT
 """Where the child itself writes: `begun` right before it becomes the program, `failed CODE WHY` if it could not."""
 SIZE = 3 * SLOT
+"""From here on: the job."""
 VERSION = "1"
 
 
@@ -33,6 +37,9 @@ class Record:
 
     def number(self, key: str) -> int:
         return int(self.fields.get(key) or 0)
+
+    def job(self) -> Job:
+        return Job(os.pread(self.fd, os.fstat(self.fd).st_size, SIZE))
 
     def mark(self) -> str:
         """The child's own word: empty, `begun`, or `failed CODE WHY`."""
