@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -21,14 +22,14 @@ import anyio
 
 from codefleet.core.settings import BUILT_IN
 from codefleet.drivers.claude import Claude
-from codefleet.ports import Order, Processes, SystemClock
+from codefleet.ports import EndingKind, Order, Processes, SystemClock
 from codefleet.processes.spools import Spools
 from codefleet.testing.drivers import Live, first_order, live
 from codefleet.testing.model_server.script import Fault, Op, Script, say, shell, turn, write
 from codefleet.testing.model_server.server import ModelServer
 
 FOR_EVER = -1
-_WAIT = "import time; time.sleep(130); print('waited')"
+_WAIT = ("python3", "-c", "import time; time.sleep(130)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +70,8 @@ ROWS: Sequence[Row] = (
     Row(name="45 s of silence in mid-stream", fault=Fault(kind="stall", where="middle", seconds=45)),
     Row(
         name="a command of 130 s, as a question that waits",
-        then=shell(f'python3 -c "{_WAIT}"'),
-        gate=("python3", "-c", _WAIT),
+        then=shell(shlex.join(_WAIT)),
+        gate=_WAIT,
     ),
     Row(name="silence before headers, once", fault=Fault(kind="stall", where="before", seconds=3600), slow=True),
     Row(name="silence in mid-stream, once", fault=Fault(kind="stall", where="middle", seconds=3600), slow=True),
@@ -104,7 +105,7 @@ async def meet(row: Row, processes: Processes, folder: Path, path: str) -> Cell:
             status = await session.leave()
         return Cell(
             row=row.name,
-            verdict=f"{ending.kind}{_work(order, session)}",
+            verdict=str(ending.kind) + (_work(order, session) if ending.kind is EndingKind.OK else ""),
             requests=sum(request.turn == 1 for request in model.of("row")),
             seconds=seconds,
             code=status.code,
@@ -115,10 +116,8 @@ async def meet(row: Row, processes: Processes, folder: Path, path: str) -> Cell:
 
 def _work(order: Order, session: Live) -> str:
     """A success without the work is none."""
-    done = (order.workspace / "a.txt").exists() and any(
-        one.data.get("status") == "ok" for one in session.of("tool_call")
-    )
-    return "" if done else ", work missing"
+    ended = [call.data["status"] for call in session.of("tool_call") if call.data["status"] != "started"]
+    return "" if (order.workspace / "a.txt").exists() and ended == ["ok", "ok"] else ", work missing"
 
 
 async def table(rows: Sequence[Row], jobs: int, environ: Mapping[str, str]) -> list[Cell]:
