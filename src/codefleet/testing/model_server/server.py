@@ -174,8 +174,7 @@ class _Connection(BaseHTTPRequestHandler):
         if fault and self._instead(api, fault):
             return
         answer = self._stream if asked.stream else self._whole
-        if answer(api, reply, fault):
-            delivered()
+        answer(api, reply, fault, delivered)
 
     def _instead(self, api: Api, fault: Fault) -> bool:
         """A fault that comes in place of the turn."""
@@ -191,33 +190,36 @@ class _Connection(BaseHTTPRequestHandler):
             return False
         return True
 
-    def _whole(self, api: Api, reply: Reply, fault: Fault | None) -> bool:
+    def _whole(self, api: Api, reply: Reply, fault: Fault | None, delivered: Callable[[], None]) -> None:
         """An agent that gives up on streams is hit by the same fault."""
         for where in ("start", "middle"):
             self._strike(fault, where)
         if fault and fault.kind == "event":
             self._send(529, api.error(529, "Overloaded"))
-            return False
+            return
+        delivered()
         self._send(200, api.whole(reply))
-        return True
 
-    def _stream(self, api: Api, reply: Reply, fault: Fault | None) -> bool:
-        """Send the turn; False when a fault ended it early."""
+    def _stream(self, api: Api, reply: Reply, fault: Fault | None, delivered: Callable[[], None]) -> None:
+        """Send the turn. It counts as delivered just before its end is sent: the next request may come at once."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         self._strike(fault, "start")
-        events = list(api.stream(reply))
+        *events, last = api.stream(reply)
         half = len(events) // 2
         for event in events[:half]:
             self._chunk(event)
         self._strike(fault, "middle")
-        broken = fault is not None and fault.kind == "event"
-        for event in [api.error_event()] if broken else events[half:]:
-            self._chunk(event)
+        if fault and fault.kind == "event":
+            self._chunk(api.error_event())
+        else:
+            for event in events[half:]:
+                self._chunk(event)
+            delivered()
+            self._chunk(last)
         self._chunk(b"")
-        return not broken
 
     def _strike(self, fault: Fault | None, where: str) -> None:
         if fault is None or fault.where != where:
