@@ -19,7 +19,7 @@ from codefleet.testing.torture import world as worlds
 from codefleet.testing.torture.parties import Process, process
 from codefleet.testing.torture.world import KINDS, World, program
 
-DEADLINE = 120.0
+DEADLINE = 60.0
 """Seconds that a life may take: it only guards against hanging."""
 ADDING = 0.4
 """Seconds in which `codefleet add` is killed, if it has not ended."""
