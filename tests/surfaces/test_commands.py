@@ -248,6 +248,20 @@ def test_rejected_work_goes_back_with_the_comments(person: Person) -> None:
     assert (task["status"], task["rounds"], task["evidence"]) == ("pending", 0, None)
 
 
+def test_what_is_refused_for_one_is_done_for_the_others(person: Person) -> None:
+    key = person.added("First")
+    person.store(replace(samples.every()[Status.COMPLETED][0], id="dddddddd"))
+    said = person("cancel", "dddddddd", key, "--json")
+    assert said.code == 2
+    assert [task["id"] for task in said.data] == [key]
+    assert "dddddddd is completed" in said.err
+
+
+def test_two_homes_in_the_environment_are_said(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEET_HOME", "/elsewhere")
+    assert "FLEET_HOME says otherwise" in person("tasks").err
+
+
 def test_cancel_leaves_alone_what_has_begun_when_asked(person: Person) -> None:
     key = person.added("First")
     person.store(replace(samples.started(), id="abcd1234"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +20,7 @@ from codefleet.app.reading import Stream
 from codefleet.app.targets import Target
 from codefleet.core import drafts
 from codefleet.core.drafts import Draft
-from codefleet.core.errors import Failed, InvalidInput, NotAllowed, NotFound
+from codefleet.core.errors import CodeFleetError, Failed, InvalidInput, NotAllowed, NotFound
 from codefleet.core.layout import Home
 from codefleet.core.model import ACTIVITY_KINDS, FACT_KINDS, Agent, Pause, Project, Run, Task
 from codefleet.core.model import Engine as EngineRecord
@@ -52,6 +52,14 @@ class Added:
     place: Place
     near: Sequence[Task]
     """Open tasks with nearly the same title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of several tasks: those that were changed, and why others were not."""
+
+    tasks: Sequence[Task]
+    refused: Sequence[CodeFleetError]
 
 
 @dataclass(frozen=True)
@@ -306,15 +314,14 @@ class Fleet:
 
     # ---------------------------------------------------------------------------------------------------- act
 
-    async def cancel(self, names: Iterable[str], *, not_started: bool = False) -> list[Task]:
+    async def cancel(self, names: Iterable[str], *, not_started: bool = False) -> Done:
         """Stop tasks for good; with `not_started` those that work has begun on are left as they are."""
         tasks = [await self.task(name) for name in names]
         chosen = [task for task in tasks if not (not_started and task.started_at)]
-        return [await self.backlog.cancel(task.id) for task in chosen]
+        return await _each(chosen, self.backlog.cancel)
 
-    async def retry(self, names: Iterable[str]) -> list[Task]:
-        tasks = [await self.task(name) for name in names]
-        return [await self.backlog.retry(task.id) for task in tasks]
+    async def retry(self, names: Iterable[str]) -> Done:
+        return await _each([await self.task(name) for name in names], self.backlog.retry)
 
     async def questions(self) -> list[Document]:
         """The open questions, of tasks and of pauses."""
@@ -363,6 +370,18 @@ class Fleet:
             return f"project:{known[0].id}"
         target = await self.find(name.removeprefix("task:"))
         return target.id if target.kind == "pause" else f"task:{(await self.task(name.removeprefix('task:'))).id}"
+
+
+async def _each(tasks: Iterable[Task], act: Callable[[str], Awaitable[Task]]) -> Done:
+    """Do it to each; what is refused for one is done for the others all the same."""
+    done: list[Task] = []
+    refused: list[CodeFleetError] = []
+    for task in tasks:
+        try:
+            done.append(await act(task.id))
+        except NotAllowed as error:
+            refused.append(error)
+    return Done(done, refused)
 
 
 def _kind(target: Target) -> str:

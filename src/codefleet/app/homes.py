@@ -24,6 +24,15 @@ def choose(environ: Mapping[str, str], flag: str = "") -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links that a person chose
 
 
+def twice(environ: Mapping[str, str]) -> str:
+    """What to say when two variables name different homes; empty when they agree."""
+    given = {name: environ[name] for name in VARIABLES if environ.get(name)}
+    if len(set(given.values())) < 2:
+        return ""
+    first, *others = given
+    return f"{first} counts; {' and '.join(others)} says otherwise and is not looked at"
+
+
 def _user(environ: Mapping[str, str]) -> Path:
     return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
 

@@ -84,7 +84,8 @@ class Lookout:
         around = Scene(
             engines=await self.engines(), pauses=await self.pauses(), ahead=len(await self.store.ready([], MOST))
         )
-        reasons = why.idle(await self.store.counts(), around)
+        pending = (await self.store.find(Task, Filter(status=(Status.PENDING,)), Page(limit=MOST))).items
+        reasons = why.idle(await self.store.counts(), around, [task for task in pending if task.hold])
         return {"task_id": None, "title": None, "status": None, "reasons": reasons}
 
     # -------------------------------------------------------------------------------------------------- live

@@ -84,6 +84,7 @@ async def _by_name(store: Store, text: str) -> list[Target]:
 
 async def _by_beginning(store: Store, text: str) -> list[Target]:
     """Tasks first; runs only when no task begins so, or the text has a dot."""
+    text = text.removeprefix(QUESTION)
     tasks = [] if "." in text else (await store.find(Task, Filter(prefix=text), Page(limit=MOST_SHOWN))).items
     if tasks:
         return [_task(one) for one in tasks]

@@ -121,17 +121,37 @@ def _at_work(task: Task) -> list[Document]:
     return [_reason("progress", text, "")] if text else []
 
 
-def idle(counts: Mapping[Status, int], scene: Scene) -> list[Document]:
-    """Why nothing is started: the fleet as a whole."""
+def idle(counts: Mapping[Status, int], scene: Scene, held: Sequence[Task]) -> list[Document]:
+    """Why nothing is started: the fleet as a whole. `held`: the pending tasks that may not start."""
     found = [_paused(one) for one in scene.pauses]
     if not scene.engines:
         found.append(_reason("no_engine", "no engine runs", "codefleet start"))
     if not scene.ahead:
-        found.append(_reason("nothing_ready", _nothing_ready(counts), 'codefleet add "what is to be done"'))
-    busy = sum(engine.busy for engine in scene.engines)
+        empty = not any(counts.get(status) for status in OPEN)
+        found.append(_reason("nothing_ready", _nothing_ready(counts), 'codefleet add "…"' if empty else ""))
+    found += [_held(tasks) for tasks in _alike(held)]
     if not found:
+        busy = sum(engine.busy for engine in scene.engines)
         found.append(_reason("progress", f"{busy} runners are busy, {scene.ahead} tasks are ready", ""))
     return found
+
+
+OPEN = (Status.PENDING, Status.BLOCKED, Status.WAITING)
+
+
+def _alike(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Those that wait for the same."""
+    groups: dict[tuple[str, str], list[Task]] = {}
+    for task in tasks:
+        if task.hold:
+            groups.setdefault((task.hold.kind, task.hold.text), []).append(task)
+    return list(groups.values())
+
+
+def _held(tasks: Sequence[Task]) -> Document:
+    names = ", ".join(task.id for task in tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+    [reason] = _hold(tasks[0])
+    return reason | {"text": f"{names}: {reason['text']}"}
 
 
 def _nothing_ready(counts: Mapping[Status, int]) -> str:

@@ -33,7 +33,10 @@ class Frame:
         """Where the person stands, with `-C`."""
         from codefleet.core.errors import InvalidInput
 
-        here = Path(os.environ.get("CODEFLEET_WORKDIR") or Path.cwd())
+        try:
+            here = Path(os.environ.get("CODEFLEET_WORKDIR") or Path.cwd())
+        except FileNotFoundError as error:
+            raise InvalidInput("the folder that you stand in is gone", hint="go to one that is there") from error
         path = here / Path(self.folder).expanduser() if self.folder else here
         if not path.is_dir():
             raise InvalidInput(f"there is no folder {path}", hint="-C takes a folder that is there")
@@ -57,10 +60,12 @@ class Frame:
         """Open the fleet, do the work, close it."""
         import anyio
 
-        from codefleet.app import open_fleet
+        from codefleet.app import homes, open_fleet
 
         async def opened() -> T:
             async with open_fleet(self.home(), environ=os.environ, cwd=self.cwd, flags=flags, create=create) as fleet:
+                if twice := homes.twice(os.environ):
+                    self.say(twice)
                 if fleet.missing:
                     self.say(f"there is no fleet in {fleet.home.path} yet: `codefleet init` makes one")
                 return await work(fleet)

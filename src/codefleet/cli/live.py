@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from codefleet.cli import words
 from codefleet.cli.words import COLOURS
+from codefleet.core.errors import StoreError
 
 if TYPE_CHECKING:
     from codefleet.app import Fleet
@@ -30,6 +31,7 @@ TOLD = {
     "task_cancelled": "dim",
     "task_waiting": "yellow",
     "gates_failed": "yellow",
+    "task_held": "yellow",
     "task_requeued": "yellow",
     "paused": "yellow",
     "resumed": "green",
@@ -53,17 +55,20 @@ async def showing(fleet: Fleet, console: Console | None = None) -> AsyncIterator
             live.update(await picture(fleet), refresh=True)
 
         async def keep_showing() -> None:
+            """Neither a store that is out of reach nor a terminal that has gone stops the work."""
             while True:
-                position = await fleet.store.position()
-                await show()
-                await fleet.store.changed(position, TICK)
+                with suppress(StoreError, OSError):
+                    position = await fleet.store.position()
+                    await show()
+                    await fleet.store.changed(position, TICK)
                 await anyio.sleep(TICK / 10)
 
         async with anyio.create_task_group() as group:
             group.start_soon(keep_showing)
             yield
             group.cancel_scope.cancel()
-        await show()
+        with suppress(StoreError, OSError):
+            await show()
 
 
 async def watching(frame: Frame, fleet: Fleet, look: Callable[[], Awaitable[Any]], shown: Callable[[Any], str]) -> None:

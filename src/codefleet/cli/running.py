@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,9 @@ def _bare() -> None:
 def run(args: list[str]) -> int:
     """Do what the arguments say; the exit code."""
     frame = Frame()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = root().main(args, prog_name=_called(), standalone_mode=False, obj=frame)
         sys.stdout.flush()
@@ -48,8 +52,12 @@ def run(args: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place where anything can be said in words
-        return _failed(error, debug=frame.debug or "--debug" in args or bool(os.environ.get("CODEFLEET_DEBUG")))
+        return _failed(error, debug=frame.debug or "--debug" in args or _debugs())
     return code if isinstance(code, int) else 0
+
+
+def _debugs() -> bool:
+    return bool(os.environ.get("CODEFLEET_DEBUG") or os.environ.get("AI_FLEET_DEBUG"))
 
 
 def _called() -> str:

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -188,11 +189,15 @@ class Backlog:
 
     async def retry(self, key: str) -> Task:
         """Again, with fresh counters; what waited for it in vain waits in hope."""
-        before = (await decide.task(self.store, key)).value
-        unmet = _unmet([held.value for held in await self.store.get(Task, before.depends_on)])
-        task = await self._decide(key, lambda task: people.retry(task, unmet, self.at()))
-        await self._spread(task)
-        return await self._settle(task) if task.blocked_by else task
+        while True:
+            before = (await decide.task(self.store, key)).value.depends_on
+            unmet = _unmet([held.value for held in await self.store.get(Task, before)])
+            try:
+                task = await self._decide(key, partial(_retried, before=before, unmet=unmet, at=self.at()))
+            except _Moved:
+                continue
+            await self._spread(task)
+            return await self._settle(task) if task.blocked_by else task
 
     async def answer(self, key: str, text: str) -> Task:
         words = drafts.comment(text, "answer")
@@ -235,6 +240,16 @@ class Backlog:
             self.store, Pause(id=selector), lambda pause: pauses.lift(pause, self.at(), answer=answer)
         )
         return resumed
+
+
+class _Moved(Exception):
+    """Its dependencies were changed while they were looked at."""
+
+
+def _retried(task: Task, *, before: tuple[str, ...], unmet: frozenset[str], at: At) -> Change:
+    if task.depends_on != before:
+        raise _Moved
+    return people.retry(task, unmet, at)
 
 
 def _note_answer(home: Home, task: Task) -> None:

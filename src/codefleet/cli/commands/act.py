@@ -13,7 +13,7 @@ from codefleet.cli.words import clean, since, state
 
 if TYPE_CHECKING:
     from codefleet.app import Fleet
-    from codefleet.core.model import Task
+    from codefleet.app.fleet import Done
 
 
 @command("answer")
@@ -81,11 +81,14 @@ def cancel(frame: Frame, targets: tuple[str, ...], *, not_started: bool) -> None
     _tasks(frame, frame.run(lambda fleet: fleet.cancel(targets, not_started=not_started)))
 
 
-def _tasks(frame: Frame, tasks: Sequence[Task]) -> None:
+def _tasks(frame: Frame, done: Done) -> None:
+    """Those that were changed; then why others were not."""
     from codefleet.app import documents
 
-    lines = [f"{task.id}  {state(task.status.value)}  {clean(task.title)}" for task in tasks]
-    frame.data([documents.task(task) for task in tasks], "\n".join(lines))
+    lines = [f"{task.id}  {state(task.status.value)}  {clean(task.title)}" for task in done.tasks]
+    frame.data([documents.task(task) for task in done.tasks], "\n".join(lines))
+    if done.refused:
+        raise ExceptionGroup("refused", list(done.refused))
 
 
 @command("pause")

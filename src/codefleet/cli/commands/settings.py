@@ -180,7 +180,8 @@ def asked_words(shown: dict[str, Any]) -> str:
     """The same for a person who is to decide."""
     if shown["state"] == "nothing":
         return f"{shown['repository']} asks for nothing that needs trust"
-    lines = [f"  {_mark(item['state'])}{words.clean(item['words'])}" for item in shown["items"]]
+    told = [item for item in shown["items"] if not item["words"].endswith(": []")]
+    lines = [f"  {_mark(item['state'])}{words.clean(item['words'])}" for item in told]
     wants = "may do on this machine" if shown["state"] == "trusted" else "wants on this machine"
     return "\n".join([f"{shown['repository']} ({shown['state']}) {wants}:", *lines])
 

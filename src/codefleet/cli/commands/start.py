@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,11 @@ import click
 
 from codefleet.cli.frame import Frame, command
 from codefleet.cli.running import INTERRUPTED
+from codefleet.core.errors import StoreError
 
 if TYPE_CHECKING:
     from codefleet.app import Fleet
+    from codefleet.app.reading import Stream
     from codefleet.engine.engine import Engine
 
 RUNNERS = click.option("-n", "--runners", type=click.IntRange(min=0), help="Agents at a time (max_concurrent).")
@@ -60,13 +62,27 @@ def run(frame: Frame, runners: int | None, name: str, *, agent: str, workdir: Pa
     place = frame.cwd / workdir.expanduser() if workdir else None
 
     async def work(fleet: Fleet) -> bool:
+        for warning in fleet.configuration.warnings:
+            frame.say(warning)
         slots = runners if runners is not None else 1 if name else fleet.configuration.home().max_concurrent
         async with fleet.working(slots=slots, name=name, agent=agent, workdir=place, until_idle=until_idle) as engine:
             table = not name and sys.stderr.isatty() and not frame.json
-            return await watched(frame, fleet, engine, table=table, verbose=bool(name))
+            ok = await watched(frame, fleet, engine, table=table, verbose=bool(name))
+        frame.say(rest(await fleet.status()))
+        return ok
 
     if not frame.run(work, create=True, flags=flags):
         click.get_current_context().exit(1)
+
+
+def rest(status: dict[str, Any]) -> str:
+    """How things stand when the engine has ended, and what a person may do."""
+    from codefleet.cli.commands.status import counts, waiting
+
+    judged = "\nsome awaits your judgement: `codefleet review`" if status["tasks"]["verified"] else ""
+    held = "\nsome waits: `codefleet why`" if status["tasks"]["pending"] + status["tasks"]["blocked"] else ""
+    asked = waiting(status)
+    return f"{counts(status)}{judged}{held}{chr(10) + asked if asked else ''}"
 
 
 async def watched(frame: Frame, fleet: Fleet, engine: Engine, *, table: bool, verbose: bool = False) -> bool:
@@ -96,16 +112,27 @@ async def _events(frame: Frame, fleet: Fleet, *, verbose: bool) -> AsyncIterator
     stream = await fleet.stream((), activity=verbose)
     await stream.skip()
 
-    async def tell() -> None:
-        async for one in stream.follow():
-            _tell(frame, one)
-
     async with anyio.create_task_group() as group:
-        group.start_soon(tell)
+        group.start_soon(_follow, frame, stream)
         yield
         group.cancel_scope.cancel()
-    for one in await stream.so_far():
-        _tell(frame, one)
+    with suppress(StoreError, OSError):
+        for one in await stream.so_far():
+            _tell(frame, one)
+
+
+async def _follow(frame: Frame, stream: Stream) -> None:
+    """Tell what comes. Neither a store that is out of reach nor a reader who has gone stops the work."""
+    import anyio
+
+    while True:
+        try:
+            async for one in stream.follow():
+                _tell(frame, one)
+        except StoreError:
+            await anyio.sleep(1)
+        except OSError:
+            return
 
 
 def _tell(frame: Frame, one: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ async def _watch(frame: Frame, fleet: Fleet) -> None:
 
 def screen(found: Mapping[str, Any]) -> str:
     """The document of `status` in words."""
-    parts = [_engines(found["manager"]), _counts(found), _agents(found["agents"]), _waiting(found)]
+    parts = [_engines(found["manager"]), counts(found), _agents(found["agents"]), waiting(found)]
     return "\n".join(part for part in parts if part)
 
 
@@ -53,7 +53,8 @@ def _engine(engine: Mapping[str, Any]) -> str:
     return f"engine {name} on {engine['host']} (pid {engine['pid']}): {busy}, {up}{ends}"
 
 
-def _counts(found: Mapping[str, Any]) -> str:
+def counts(found: Mapping[str, Any]) -> str:
+    """How many tasks are in each state."""
     tasks = [f"{number} {words.state(name)}" for name, number in found["tasks"].items() if number]
     more = f" · {found['unproven']} unproven" if found["unproven"] else ""
     return f"tasks: {', '.join(tasks)}{more}" if tasks else 'no tasks: `codefleet add "what is to be done"`'
@@ -76,7 +77,8 @@ def _agents(agents: list[Mapping[str, Any]]) -> str:
     return words.table(["AGENT", "STATUS", "TYPE", "TASK", "HEARD"], rows)
 
 
-def _waiting(found: Mapping[str, Any]) -> str:
+def waiting(found: Mapping[str, Any]) -> str:
+    """What waits for a person's word."""
     lines = [
         f"paused: {pause['selector']}: {words.one_line(pause['reason'])} (codefleet resume {pause['selector']})"
         for pause in found["pauses"]
