@@ -15,8 +15,7 @@ from pathlib import Path
 
 import anyio
 
-from codefleet.app import homes, work
-from codefleet.app.fleet import open_fleet
+from codefleet.app import homes, open_fleet, work
 from codefleet.core.layout import Home
 from codefleet.testing.faults import Fault, FaultyStore
 

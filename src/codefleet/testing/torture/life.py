@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from codefleet.app.fleet import Fleet, open_fleet
+from codefleet.app import Fleet, open_fleet
 from codefleet.core.drafts import Draft
 from codefleet.testing.torture import parties
 from codefleet.testing.torture import world as worlds

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import apsw
 
-from codefleet.app.fleet import open_fleet
+from codefleet.app import open_fleet
 from codefleet.core.model import Fact, Run, Status, Task
 from codefleet.processes.child import peek
 from codefleet.testing.torture import parties
