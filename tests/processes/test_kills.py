@@ -9,7 +9,7 @@ import pytest
 
 from codefleet.ports import Child, SystemClock
 from codefleet.processes.spools import Spools
-from codefleet.testing.processes.children import DEADLINE, kill, line_of, printed, shell, until
+from codefleet.testing.processes.children import DEADLINE, alive, kill, line_of, printed, shell, until
 from codefleet.testing.processes.faults import (
     CODE,
     Owner,
@@ -70,14 +70,20 @@ async def test_guards_killed_again_and_again_lose_nothing(processes: Spools, spo
             await hear_all(await start_all(processes, spools))
 
 
-async def test_what_hides_from_a_guard_is_found_by_the_next(processes: Spools, spools: list[Path]) -> None:
+async def test_what_hides_from_a_guard_is_found_by_the_next(processes: Spools, tmp_path: Path) -> None:
     """A daemon without the child's environment is known only because the child adopts what it started."""
+    script = "(env -i setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 600' &) ; read x; exit 7"
     with anyio.fail_after(DEADLINE):
-        found = await start_all(processes, spools, scrubbed=True)
-        await until(lambda: all(Witness(spool).daemons() for spool in spools))
-        for guard in guards(spools):
-            kill(guard)
-        await hear_all(found)
+        child = await processes.start(tmp_path / "spool", shell(script, tmp_path, stdin="queue"))
+        first = child.status().guard
+        daemon = int((await anext(aiter(child.lines()))).data)
+        kill(first)
+        async with anyio.create_task_group() as group:
+            group.start_soon(child.wait)
+            await until(lambda: child.status().guard != first)
+            await child.send(b"go")
+    assert (child.status().code, child.status().swept) == (CODE, 1)
+    assert not alive(daemon)
 
 
 async def test_a_killed_nursery_is_replaced_and_its_guards_go_on(processes: Spools, spools: list[Path]) -> None:

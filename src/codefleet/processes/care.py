@@ -41,18 +41,18 @@ class Care:
         now = self._clock.monotonic()
         if reading.here:
             self._child.hold(reading.status.pid, reading.child_start)
-        if reading.guard_lives():
+        if self._guard.who != (reading.status.guard, reading.guard_start) and reading.guard_lives():
             self._meet(reading.status.guard, reading.guard_start, now)
-        elif self._guard.ended:
+        if self._guard.ended:
             return await self._summon(now)
+        if now - self._since > SETTLED:
+            self._asked = 0
         self._wake(now, urgent=urgent)
         return LOOK
 
     def _meet(self, pid: int, start: int, now: float) -> None:
-        if self._guard.hold(pid, start):
-            self._since = now
-        if now - self._since > SETTLED:
-            self._asked = 0
+        self._guard.hold(pid, start)
+        self._since = now
 
     async def _summon(self, now: float) -> float:
         """Have a guard come: the first two at once, then less and less often if none stays."""
@@ -63,8 +63,7 @@ class Care:
         if self._asked in {4, 8}:
             log.warning("guards of %s do not stay; see guard.log there", self._spool)
         if pid := await self._guards.ask(self._spool, self._child.fd):
-            self._guard.hold(pid, kernel.start_of(pid))
-            self._since = now
+            self._meet(pid, kernel.start_of(pid), now)
         return LOOK if not self._guard.ended else SOON
 
     def _wake(self, now: float, *, urgent: bool) -> None:

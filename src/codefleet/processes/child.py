@@ -105,7 +105,7 @@ class SpoolChild:
     async def lines(self, offset: int = 0) -> AsyncIterator[Line]:
         splitter = Splitter(offset)
         while True:
-            change = self._hint.next()
+            change = self._hint.next_output()
             over = files.read(self._spool).status.state in OVER
             while data := files.output(self._spool, splitter.read, Splitter.PIECE):
                 for line in splitter.feed(data):

@@ -23,18 +23,26 @@ BLIND = 0.05
 class Hint:
     """Lets tasks wait until one spool, or a process that belongs to it, may have changed."""
 
-    def __init__(self, folder: Path, watch: int) -> None:
-        self.folder = folder
+    def __init__(self, watch: int) -> None:
         self.watch = watch
-        self._event = anyio.Event()
+        self._status, self._output = anyio.Event(), anyio.Event()
 
-    def give(self) -> None:
-        event, self._event = self._event, anyio.Event()
-        event.set()
+    def give(self, file: bytes = b"status") -> None:
+        """A file was written. Who reads output looks at the status too."""
+        if file == b"status":
+            event, self._status = self._status, anyio.Event()
+            event.set()
+        if file in {b"status", b"out"}:
+            event, self._output = self._output, anyio.Event()
+            event.set()
 
     def next(self) -> anyio.Event:
-        """The next change. To be taken before the spool is read, so that none is missed in between."""
-        return self._event
+        """The next change of the status. To be taken before it is read, so that none is missed in between."""
+        return self._status
+
+    def next_output(self) -> anyio.Event:
+        """The next change of status or output, likewise."""
+        return self._output
 
     async def wait(self, change: anyio.Event, seconds: float) -> None:
         """Until this change, or this long."""
@@ -109,7 +117,7 @@ class Hints:
         watch = self._fd
         if watch >= 0:
             watch = int(_LIBC.inotify_add_watch(self._fd, os.fsencode(folder), _MODIFIED))
-        hint = Hint(folder, watch)
+        hint = Hint(watch)
         if watch >= 0:
             self._hints.setdefault(watch, set()).add(hint)
         return hint
@@ -129,15 +137,21 @@ class Hints:
             if error.errno == errno.EAGAIN:
                 return
             raise
-        for hint in self._told(raw):
-            hint.give()
+        for watch, file in _events(raw):
+            for hint in self._hints.get(watch, ()) if watch >= 0 else self._everybody():
+                hint.give(file)
 
-    def _told(self, raw: bytes) -> set[Hint]:
-        found: set[Hint] = set()
-        at = 0
-        while at < len(raw):
-            watch, _, _, length = _HEAD.unpack_from(raw, at)
-            at += _HEAD.size + length
-            everybody = set().union(*self._hints.values()) if watch < 0 else set()
-            found |= self._hints.get(watch, everybody)
-        return found
+    def _everybody(self) -> list[Hint]:
+        """Who is concerned when more has happened than the kernel could remember."""
+        return [hint for hints in self._hints.values() for hint in hints]
+
+
+def _events(raw: bytes) -> set[tuple[int, bytes]]:
+    """Which files changed, each once."""
+    found = set()
+    at = 0
+    while at < len(raw):
+        watch, _, _, length = _HEAD.unpack_from(raw, at)
+        at += _HEAD.size + length
+        found.add((watch, raw[at - length : at].rstrip(b"\0") or b"status"))
+    return found

@@ -66,14 +66,13 @@ def _make_files(spool: Path, job: bytes, *, queue: bool) -> None:
     for name in ("ctl", "stdin") if queue else ("ctl",):
         with contextlib.suppress(FileExistsError):
             os.mkfifo(spool / name, 0o600)
-    _write(spool / "status.new", bytes(records.SIZE) + job)
-    (spool / "status.new").rename(spool / "status")
+    (spool / "status").unlink(missing_ok=True)  # a guard that still came to the old one does nothing
+    _write(spool / "status", bytes(records.SIZE) + job)
 
 
 def _write(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(fd, 0, len(data))
         left = memoryview(data)
         while left:
             left = left[os.write(fd, left) :]

@@ -83,7 +83,7 @@ class Life:
         self._me = {"v": VERSION, "guard": os.getpid(), "gstart": kernel.start_of(os.getpid())}
         self._heard = b""
         self._looked = kernel.boottime()
-        self._every = 0.1
+        self._every = 0.02
 
     def live(self, pidfd: int) -> None:
         """Start the child or take over the one that runs, and stay until nothing of it is left."""

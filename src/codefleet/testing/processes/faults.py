@@ -20,7 +20,7 @@ LINES = 12
 CODE = 7
 _SCRIPT = f"""
 echo started >> "$NOTES"
-(DAEMON sh -c 'trap "" IGNORED INT HUP; echo $$ >> "$NOTES.daemons"; exec sleep 600' &)
+(setsid sh -c 'trap "" IGNORED INT HUP; echo $$ >> "$NOTES.daemons"; exec sleep 600' &)
 i=0
 while [ $i -lt {LINES} ]; do echo "line $i"; i=$((i+1)); sleep 0.01; done
 exit {CODE}
@@ -33,11 +33,9 @@ class Witness:
 
     spool: Path
 
-    def job(self, *, scrubbed: bool = False, stubborn: bool = False) -> Job:
-        """The daemon has left the session; a scrubbed one has nothing of the child's environment, a stubborn one has
-        to be killed."""
-        daemon = 'env -i PATH="$PATH" NOTES="$NOTES" setsid' if scrubbed else "setsid"
-        script = _SCRIPT.replace("DAEMON", daemon).replace("IGNORED", "TERM" if stubborn else "")
+    def job(self, *, stubborn: bool = False) -> Job:
+        """The daemon has left the session; a stubborn one has to be killed."""
+        script = _SCRIPT.replace("IGNORED", "TERM" if stubborn else "")
         return shell(script, self.spool.parent, env=environment(NOTES=f"{self.spool}.notes"))
 
     def starts(self) -> int:
