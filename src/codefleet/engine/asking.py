@@ -25,6 +25,8 @@ class Asking:
 
     def __init__(self, case: Case) -> None:
         self._case = case
+        self._seen: tuple[str, float] = ("", 0.0)
+        """The live question, and when it was first seen here: a wall clock may jump."""
 
     @property
     def _folder(self) -> Path:
@@ -86,10 +88,15 @@ class Asking:
         if by_hand is not None:
             await self._case.commit(lambda now, at: people.answer(now, by_hand, at), by="person")
             return
-        limit = self._case.settings.limits.question_live_minutes * 60_000
-        asker = Request(number=question.request)
-        if self._case.parts.clock.now() - question.asked_at >= limit or requests.gave_up(self._folder, asker):
+        if self._waited(question) or requests.gave_up(self._folder, Request(number=question.request)):
             await self._park()
+
+    def _waited(self, question: Question) -> bool:
+        """Has it waited as long as a live question may?"""
+        now = self._case.parts.clock.monotonic()
+        if self._seen[0] != question.id:
+            self._seen = (question.id, now)
+        return now - self._seen[1] >= self._case.settings.limits.question_live_minutes * 60
 
     async def _park(self) -> None:
         try:

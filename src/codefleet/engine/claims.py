@@ -15,10 +15,11 @@ import anyio
 import anyio.to_thread
 
 from codefleet.core import naming
-from codefleet.core.errors import CodeFleetError, ConfigError, Exists, NotAllowed, Stale
+from codefleet.core.errors import CodeFleetError, ConfigError, Exists, NotAllowed
 from codefleet.core.model import Fact, Hold, Lane, Pause, Project, Run, Status, Task
 from codefleet.core.settings import AgentType, Settings
-from codefleet.core.transitions import At, pauses, rules, runs
+from codefleet.core.transitions import At, Change, Event, pauses, rules, runs
+from codefleet.core.transitions.table import refusal
 from codefleet.engine import decide, files, requests
 from codefleet.engine.case import Case
 from codefleet.engine.parts import Parts
@@ -166,13 +167,15 @@ class Claims:
         if other:
             await self._hold(task.id, behind(other, at.now))
             return None
-        held = await decide.task(self.parts.store, task.id)
-        if held.value.runs != task.runs:
-            return None
+
+        def assigned(now: Task) -> Change:
+            if now.runs != task.runs:
+                raise refusal(now, Event.ASSIGN, because="somebody else was first")
+            return runs.assign(now, run, at)
+
         try:
-            change = runs.assign(held.value, run, at)
-            await self.parts.store.commit(held, change.task, change.facts)
-        except (NotAllowed, Stale):
+            change = await decide.patiently(self.parts.store, self.parts.clock, task.id, assigned)
+        except NotAllowed:
             return None
         self.heard(change.facts)
         case.token = token

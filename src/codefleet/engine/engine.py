@@ -100,8 +100,9 @@ class Engine:
 
     async def run(self) -> bool:
         """Work until stopped, or until idle; False when a task failed meanwhile."""
-        position = await self._enter()
+        self.parts.presence.enter(self.id)
         try:
+            position = await self._patiently(self._enter)
             async with anyio.create_task_group() as group:
                 self._group = group
                 await self._patiently(self._sweep.everything)
@@ -120,7 +121,7 @@ class Engine:
     # ----------------------------------------------------------------------------------------- begin and end
 
     async def _enter(self) -> str:
-        self.parts.presence.enter(self.id)
+        """Take names and begin to beat; doing it again is harmless."""
         self._slots = await self._names()
         position = await self.parts.store.position()
         await self._beat()

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from codefleet.core.errors import CodeFleetError, GitError, NotAllowed
+from codefleet.core.errors import CodeFleetError, GitError, NoSpace, NotAllowed, StoreUnavailable
 from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Run, Status, Task
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.core.transitions.change import fact
@@ -29,6 +29,8 @@ from codefleet.ports import ChangeSet, ChildStatus
 
 log = logging.getLogger(__name__)
 
+WAIT = 0.5
+"""Seconds before a stage is tried again that a store or a disk has broken off."""
 LOOK_AGAIN = 30.0
 """Seconds between looks whether gates that could not run have been changed."""
 RUNNING = frozenset({Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING})
@@ -106,12 +108,17 @@ class Execution:
             group.cancel_scope.cancel()
 
     async def _act(self, act: Callable[[Task], Awaitable[None]]) -> None:
-        """One stage. What the table refuses was overtaken by somebody: look again."""
+        """One stage. What the table refuses was overtaken by somebody: look again. So does a stage that a store out of
+        reach has broken off: whatever it had begun, it finds as it left it."""
         assert self.case.task is not None  # noqa: S101  set by every look
+        about = {"task_id": self.case.key, "run": self.case.run_id}
         try:
             await act(self.case.task)
         except NotAllowed as error:
-            log.info("overtaken", extra={"task_id": self.case.key, "run": self.case.run_id, "why": error.message})
+            log.info("overtaken", extra={**about, "why": error.message})
+        except (NoSpace, StoreUnavailable) as error:
+            log.warning("run_waits", extra={**about, "error": error.message})
+            await self.case.parts.clock.sleep(WAIT)
 
     async def _look(self) -> Stage | None:
         """Read the task; the stage that is right now, None when the run has ended."""
