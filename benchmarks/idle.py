@@ -90,12 +90,18 @@ def cpu(pids: set[int]) -> float:
 def started(environ: Mapping[str, str], cwd: Path, slots: int) -> Iterator[int]:
     """A real engine, and its end."""
     program = str(Path(sys.executable).with_name("codefleet"))
-    process = subprocess.Popen([program, "start", "-n", str(slots)], env=environ, cwd=cwd, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([program, "start", "-n", str(slots)], env=environ, cwd=cwd, **quiet)
     try:
         yield process.pid
     finally:
-        subprocess.run([program, "stop", "--now"], env=environ, cwd=cwd, check=False, capture_output=True)
-        process.wait(60)
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
 
 async def _backlog(folder: Path, count: int) -> None:
