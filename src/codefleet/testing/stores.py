@@ -623,7 +623,7 @@ class StoreContract(CoreContract):
         await self.found(store, Filter(), ["agent:a", "agent:b", "fleet"], Pause)
         await self.found(store, Filter(prefix="agent:"), ["agent:a", "agent:b"], Pause)
         await self.found(store, Filter(open_question=True), ["fleet"], Pause)
-        await self.found(store, Filter(project="what projects have not", open_question=True), ["p1"], Project)
+        await self.found(store, Filter(project="p", task="t", open_question=True), ["p1"], Project)
 
     # ------------------------------------------------------------------------------------------------ counts
 

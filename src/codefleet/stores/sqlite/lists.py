@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import apsw
 
 from codefleet.core.errors import InvalidInput
-from codefleet.core.model import Activity, Aggregate, Engine, Fact, Instant, Lane, Status, Task
+from codefleet.core.model import Activity, Aggregate, Engine, Fact, Instant, Lane, Run, Status, Task
 from codefleet.ports import Filter, Held, Page, Paged
 from codefleet.stores import documents
 from codefleet.stores.sqlite import columns, queries
@@ -149,7 +149,7 @@ def _narrow(where: Filter) -> tuple[str, ...]:
 
 
 def _records(db: apsw.Connection, kind: type[Any], where: Filter, after: Sequence[Any]) -> apsw.Cursor:
-    if where.task:
+    if where.task and kind is Run:
         return queries.cursor(db, "records_of_task", documents.name(kind), where.task, *after)
     return queries.cursor(db, "records", documents.name(kind), *after)
 
