@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -249,3 +250,28 @@ async def test_a_branch_that_moves_without_business_is_told_of_and_those_of_othe
     await fleet.eventually(told)
     errors = [fact.data["text"] for key in (sneaky, honest) for fact in await fleet.facts(key) if fact.kind == "error"]
     assert all("refs/heads/sneaked" in text for text in errors)
+
+
+async def test_the_next_engine_drops_raw_output_that_is_too_old_of_runs_that_are_over(fleet: Fleet) -> None:
+    key = await fleet.add("Write", {"write": "a", "text": "a"}, DONE)
+    assert await fleet.until_idle()
+    spool, unknown = fleet.parts.home.spools(f"{key}.1"), fleet.parts.home.spools("another.1")
+    unknown.mkdir()
+    for path in (spool, unknown):
+        os.utime(path, (0, 0))
+    async with fleet.working():
+        await fleet.eventually(lambda: _gone(spool))
+    assert unknown.exists()
+
+
+async def _gone(path: Path) -> bool:
+    return not path.exists()
+
+
+async def test_the_worktree_of_completed_work_is_freed_and_its_branch_stays(fleet: Fleet) -> None:
+    key = await fleet.add("Write", {"write": "a", "text": "a"}, DONE)
+    assert await fleet.until_idle()
+    task = await fleet.task(key)
+    assert task.run is not None
+    assert not Path(task.run.workspace).exists()
+    assert git(fleet.repository, "show", f"{task.branch_name}:a") == "a"

@@ -7,18 +7,20 @@ import json
 import logging
 import re
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio.to_thread
 
 from codefleet.core.drafts import ALPHABET, ID_LENGTH
 from codefleet.core.errors import CodeFleetError, GitError
+from codefleet.core.layout import Home
 from codefleet.core.model import Agent, Run, Status, Task
 from codefleet.core.transitions import At, Change
 from codefleet.core.transitions.change import fact
 from codefleet.engine import artifacts, decide, files, ledger, views
 from codefleet.engine.case import Case
-from codefleet.engine.claims import remember
+from codefleet.engine.claims import Claims, remember
 from codefleet.engine.prepare import workspace_of
 from codefleet.ports import Filter, ForeignMove, Page
 
@@ -35,10 +37,14 @@ async def after(case: Case, run: Run, agent: Agent) -> None:
     at = At(case.parts.clock.now(), case.engine)
     await ledger.credit(case.parts.store, agent, task, run, at)
     for act in (audit, tidy, show):
-        try:
-            await act(case, task)
-        except (CodeFleetError, OSError) as error:
-            log.warning("aftermath", extra={"task_id": case.key, "run": case.run_id, "error": str(error)})
+        await attempt(act, case, task)
+
+
+async def attempt(act: Callable[[Case, Task], Awaitable[None]], case: Case, task: Task) -> None:
+    try:
+        await act(case, task)
+    except (CodeFleetError, OSError) as error:
+        log.warning("aftermath", extra={"task_id": case.key, "run": case.run_id, "error": str(error)})
 
 
 async def audit(case: Case, task: Task) -> None:
@@ -92,6 +98,31 @@ async def tidy(case: Case, task: Task) -> None:
         log.info("workspace_kept", extra={"task_id": task.id, "why": kept})
 
 
+async def catch_up(claims: Claims) -> None:
+    """What engines before us did not come to: worktrees of completed tasks, raw output that is too old."""
+    parts = claims.parts
+    folders = await anyio.to_thread.run_sync(_worktrees, parts.home)
+    for folder in folders:
+        for held in await parts.store.get(Task, _IDS.findall(folder.name)[-1:]):
+            run = held.value.run
+            if run is not None and Path(run.workspace) == folder:
+                await attempt(tidy, await claims.case_of(held.value, run), held.value)
+    days = parts.configuration.home().keep_spools_days
+    old = await anyio.to_thread.run_sync(_old_spools, parts.home, parts.clock.now() / 1000 - days * 86_400)
+    for held in await parts.store.get(Run, old):
+        await anyio.to_thread.run_sync(shutil.rmtree, parts.home.spools(held.value.id), True)
+
+
+def _old_spools(home: Home, before: float) -> list[str]:
+    """Runs whose raw output nobody has touched since a moment (in seconds)."""
+    root = home.spools("x").parent
+    return [path.name for path in (root.iterdir() if root.is_dir() else ()) if path.stat().st_mtime < before]
+
+
+def _worktrees(home: Home) -> list[Path]:
+    return sorted(path for path in home.worktrees("x").parent.glob("*/*") if path.is_dir() and path.name[0] != ".")
+
+
 async def show(case: Case, task: Task) -> None:
     """Write the files that people look at."""
     store = case.parts.store
@@ -103,13 +134,3 @@ async def show(case: Case, task: Task) -> None:
     if run is not None and run.base and run.head:
         patch = await case.parts.workspaces.diff(case.repository, run.base, run.head)
         views.keep(case.parts.home, task.id, case.number, "diff.patch", patch)
-
-
-def drop_old_spools(root: Path, before: float) -> int:
-    """Remove raw output that nobody has touched since a moment (in seconds); how many runs it was of."""
-    dropped = 0
-    for folder in root.iterdir() if root.is_dir() else ():
-        if folder.is_dir() and folder.stat().st_mtime < before:
-            shutil.rmtree(folder, ignore_errors=True)
-            dropped += 1
-    return dropped

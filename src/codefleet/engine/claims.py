@@ -127,7 +127,8 @@ class Claims:
         path = Path(project.paths[self.parts.host]) if project and self.parts.host in project.paths else None
         if project is None or path is None or not await anyio.Path(path).is_dir():
             where = f" at {path}" if path else " on this host"
-            return Hold(kind="setup", text=f"its project is not there{where}; run `codefleet init` where it is now")
+            text = f"its project is not there{where}; run `codefleet init` where it is now, then `codefleet retry {task.id}`"
+            return Hold(kind="setup", text=text)
         try:
             settings = await self.parts.configuration.project(path)
         except ConfigError as error:

@@ -67,8 +67,10 @@ class Conversation:
         return bool(self._talks)
 
     def _listen(self, talk: Talk) -> None:
+        case = self._case
+        root = str(case.workspace.path) if case.workspace else ""
         self._talks.append(talk)
-        self._group.start_soon(talk.listen, self._case.parts.store, self._case.parts.clock, self._case.scrubber)
+        self._group.start_soon(talk.listen, case.parts.store, case.parts.clock, case.scrubber, root)
 
     async def on(self, task: Task) -> Talk:
         """The child that works on the present round: known, adopted, or told to now."""

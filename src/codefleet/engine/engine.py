@@ -19,8 +19,9 @@ import codefleet
 from codefleet.core.errors import AlreadyRunning, CodeFleetError, NoSpace, NotAllowed, StoreUnavailable
 from codefleet.core.model import Agent, Fact, Outcome, Run, Status, Task
 from codefleet.core.model import Engine as Record
+from codefleet.core.settings import Settings
 from codefleet.core.transitions import At, runs
-from codefleet.engine import aftermath, ledger, rules
+from codefleet.engine import aftermath, decide, ledger, rules
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
 from codefleet.engine.claims import Claims
@@ -78,7 +79,6 @@ class Engine:
             parts=parts, engine=self.id, heard=self._heard, agent=agent, workdir=workdir, busy=self._is_busy
         )
         self._sweep = Sweep(self._claims, self._running.__contains__, self._take)
-        self._settings = parts.configuration.home()
         self._group: anyio.abc.TaskGroup | None = None
 
     # ------------------------------------------------------------------------------------------ from outside
@@ -94,6 +94,11 @@ class Engine:
         self._bell.ring()
 
     @property
+    def _settings(self) -> Settings:
+        """The machine's settings as they are now."""
+        return self.parts.configuration.home()
+
+    @property
     def slots(self) -> Sequence[str]:
         """The names of its agents."""
         return tuple(self._slots)
@@ -106,7 +111,7 @@ class Engine:
             async with anyio.create_task_group() as group:
                 self._group = group
                 await self._patiently(self._sweep.everything)
-                for service in (self._beats, self._sweeps, self._says):
+                for service in (self._beats, self._sweeps, self._says, self._catches_up):
                     group.start_soon(service)
                 group.start_soon(self._listens, position)
                 await self._works()
@@ -204,6 +209,12 @@ class Engine:
             shown = {str(status): number for status, number in counts.items() if number}
             log.info("status", extra={"engine": self.id, "busy": len(self._running), "tasks": shown})
 
+    async def _catches_up(self) -> None:
+        """Once a day, what may wait that long."""
+        while True:
+            await self._patiently(lambda: aftermath.catch_up(self._claims))
+            await self.parts.clock.sleep(86_400)
+
     async def _listens(self, position: str) -> None:
         """React to what others have committed."""
         store = self.parts.store
@@ -220,10 +231,20 @@ class Engine:
             return
         if any(fact.kind in {"paused", "resumed"} for fact in facts):
             await self._patiently(self._claims.refresh)
+        for fact in facts:
+            if fact.kind == "task_completed" and fact.task_id and self._group is not None:
+                self._group.start_soon(self._tidies, fact.task_id)
         for running in self._running.values():
             if any(fact.task_id == running.case.key for fact in facts):
                 running.execution.notice()
         self._heard(facts)
+
+    async def _tidies(self, key: str) -> None:
+        """A task that a person accepted leaves a worktree behind."""
+        task = (await self._patiently(lambda: decide.task(self.parts.store, key))).value
+        if task.run is not None and task.run.ended and not self._is_busy(key):
+            case = await self._patiently(lambda: self._claims.case_of(task, task.run))
+            await aftermath.attempt(aftermath.tidy, case, task)
 
     def _heard(self, facts: Sequence[Fact]) -> None:
         """Something was committed, here or elsewhere."""

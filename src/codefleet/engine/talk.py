@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,22 +93,22 @@ class Talk:
     def alive(self) -> bool:
         return not self.heard_all
 
-    async def listen(self, store: Store, clock: Clock, scrub: Scrubber) -> None:
-        """Read, fold and record until the child has ended."""
+    async def listen(self, store: Store, clock: Clock, scrub: Scrubber, root: str) -> None:
+        """Read, fold and record until the child has ended. Files under `root`, the workspace, are named from there."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._record, store)
             async for line in self.child.lines():
-                self._take(line, clock, scrub)
+                self._take(line, clock, scrub, root)
             self.heard_all = True
             self._more.ring()
             self._bell.ring()
 
-    def _take(self, line: Line, clock: Clock, scrub: Scrubber) -> None:
+    def _take(self, line: Line, clock: Clock, scrub: Scrubber, root: str) -> None:
         events = self.driver.parse(line.data)
         for part, event in enumerate(events):
             self.progress = fold(self.progress, event)
             if event.kind in ACTIVITY_KINDS:
-                self._note(event, position(self.name, line.offset, part), clock.now(), scrub)
+                self._note(_named_from(root, event), position(self.name, line.offset, part), clock.now(), scrub)
         if any(event.kind in {"turn_ended", "message_taken"} for event in events):
             self._bell.ring()
 
@@ -148,6 +149,13 @@ class Talk:
         for one in self.said.told:
             if one.line:
                 await self.child.send(one.line.encode())
+
+
+def _named_from(root: str, event: Event) -> Event:
+    path = event.data.get("path")
+    if event.kind != "file_changed" or not isinstance(path, str) or not path.startswith(f"{root}/"):
+        return event
+    return replace(event, data={**event.data, "path": path[len(root) + 1 :]})
 
 
 def keep(path: Path, said: Said) -> None:
