@@ -206,3 +206,17 @@ def test_completion_answers_with_commands(person: Person) -> None:
     )
     assert "plain,task" in done.stdout.splitlines()
     assert "plain,tasks" in done.stdout.splitlines()
+
+
+def test_completion_offers_the_ids_of_tasks_with_their_titles(person: Person) -> None:
+    key = person.added("Fix the login")
+    environ = {
+        **os.environ,
+        "_CODEFLEET_COMPLETE": "zsh_complete",
+        "COMP_WORDS": f"codefleet show {key[:3]}",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "codefleet"], env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.split("\n")[:3] == ["plain", key, "Fix the login"]

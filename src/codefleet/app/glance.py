@@ -35,6 +35,24 @@ WHERE tally.count > 0 AND tally.status IN (SELECT value FROM json_each(?)) ORDER
 """
 
 
+_TITLES = "SELECT id, document ->> 'title' FROM task WHERE id >= ?1 AND id < ?1 || '~' ORDER BY n DESC LIMIT ?2"
+
+
+def titles(home: Path, beginning: str, limit: int = 50) -> list[tuple[str, str]]:
+    """The newest tasks whose ids begin so, with their titles: what a shell offers."""
+    try:
+        db = apsw.Connection(str(home / "codefleet.db"), flags=apsw.SQLITE_OPEN_READWRITE)
+    except apsw.Error:
+        return []
+    try:
+        rows = db.execute(_TITLES, (beginning, limit)).fetchall()
+        return [(str(key), str(title)) for key, title in rows]
+    except apsw.Error:
+        return []
+    finally:
+        db.close()
+
+
 def status(home: Path, environ: Mapping[str, str]) -> stored.Document | None:
     """The document of `status`; None when only the store can tell."""
     file = home / "codefleet.db"

@@ -83,13 +83,14 @@ class Stream:
         return self.activity or bool(self.kinds & ACTIVITY_KINDS)
 
     async def so_far(self) -> list[Document]:
-        """Everything behind the position, by time."""
+        """Everything behind the position, by time. Who is interrupted in it misses nothing: the place moves last."""
         found = [fact async for fact in facts(self.store, self.after, task=self.task)]
+        told, seen = [views.event(fact) for fact in found], dict(self._seen)
+        if self.wants_activity:
+            told = sorted([*told, *await self._activity(seen)], key=lambda one: str(one["ts"]))
         self.after = found[-1].position if found else self.after
-        told = [views.event(fact) for fact in found]
-        if not self.wants_activity:
-            return self._chosen(told)
-        return self._chosen(sorted([*told, *await self._activity()], key=lambda one: str(one["ts"])))
+        self._seen = seen
+        return self._chosen(told)
 
     async def follow(self) -> AsyncIterator[Document]:
         """What is there, then what comes, for ever."""
@@ -109,11 +110,11 @@ class Stream:
         wanted = [one for one in told if not self.run or one["run"] == self.run]
         return [one for one in wanted if not self.kinds or one["kind"] in self.kinds]
 
-    async def _activity(self) -> list[Document]:
+    async def _activity(self, seen: dict[str, int]) -> list[Document]:
         found: list[Document] = []
         for run in await self._runs():
-            async for item in telemetry(self.store, run, self._seen.get(run, -1)):
-                self._seen[run] = item.n
+            async for item in telemetry(self.store, run, seen.get(run, -1)):
+                seen[run] = item.n
                 found.append(views.telemetry(item))
         return found
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from codefleet.app import Fleet
     from codefleet.core.layout import Home
 
@@ -98,10 +100,27 @@ class Frame:
             click.echo(text)
             sys.stdout.flush()
 
+    def raw(self, text: str) -> None:
+        """A text as it is; on a terminal without anything that steers it."""
+        from codefleet.cli.words import clean
+
+        shown = clean(text) if sys.stdout.isatty() else text
+        sys.stdout.write(shown if shown.endswith("\n") or not shown else shown + "\n")
+
     def say(self, text: str) -> None:
         """Words beside the answer, on stderr."""
         if not self.quiet:
             click.echo(text, err=True)
+
+
+def offered(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The tasks that a shell offers to complete."""
+    from click.shell_completion import CompletionItem
+
+    from codefleet.app import glance, homes
+
+    found = glance.titles(homes.choose(os.environ), incomplete)
+    return [CompletionItem(key, help=" ".join(title.split())[:60]) for key, title in found]
 
 
 def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

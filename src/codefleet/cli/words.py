@@ -32,7 +32,7 @@ COLOURS = {
 
 def clean(text: str) -> str:
     """The text without anything that steers a terminal; lines and tabs stay."""
-    return _CONTROL.sub("�", text)
+    return _CONTROL.sub("�", text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from codefleet.cli.frame import Frame, command
+from codefleet.cli.frame import Frame, command, offered
 from codefleet.cli.words import clean, since, state
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command("answer")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=offered)
 @click.argument("text", required=False)
 def answer(frame: Frame, target: str | None, text: str | None) -> None:
     """Answer the question of TARGET (a task, or a pause) with TEXT; - reads it from stdin.
@@ -67,14 +67,14 @@ def _question(one: dict[str, Any]) -> str:
 
 
 @command("retry")
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET…")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET…", shell_complete=offered)
 def retry(frame: Frame, targets: tuple[str, ...]) -> None:
     """Try tasks again, with fresh counters."""
     _tasks(frame, frame.run(lambda fleet: fleet.retry(targets)))
 
 
 @command("cancel")
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET…")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET…", shell_complete=offered)
 @click.option("--not-started", is_flag=True, help="Leave alone what has been begun.")
 def cancel(frame: Frame, targets: tuple[str, ...], *, not_started: bool) -> None:
     """Stop tasks and mark them cancelled. Their workspaces, branches and refs are kept."""
@@ -92,7 +92,7 @@ def _tasks(frame: Frame, done: Done) -> None:
 
 
 @command("pause")
-@click.argument("targets", nargs=-1, metavar="[TARGET…]")
+@click.argument("targets", nargs=-1, metavar="[TARGET…]", shell_complete=offered)
 @click.option("--reason", default="a person paused it", show_default=True, help="Why; shown by status and why.")
 def pause(frame: Frame, targets: tuple[str, ...], reason: str) -> None:
     """No new starts: of an agent type, account:NAME, a project or a task; without TARGET of the whole fleet.
@@ -108,7 +108,7 @@ def pause(frame: Frame, targets: tuple[str, ...], reason: str) -> None:
 
 
 @command("resume")
-@click.argument("targets", nargs=-1, metavar="[TARGET…]")
+@click.argument("targets", nargs=-1, metavar="[TARGET…]", shell_complete=offered)
 def resume(frame: Frame, targets: tuple[str, ...]) -> None:
     """New starts again, of what was paused by a person or after failures; without TARGET of the whole fleet."""
     found = frame.run(lambda fleet: fleet.resume(targets))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from codefleet.cli.frame import Frame, command
+from codefleet.cli.frame import Frame, command, offered
 from codefleet.cli.words import clean, state
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def read(text: str) -> str:
 
 
 @command("edit")
-@click.argument("task")
+@click.argument("task", shell_complete=offered)
 @click.option("-t", "--title", help="Another title.")
 @click.option("-d", "--description", metavar="TEXT", help=TEXT)
 @click.option("-p", "--priority", type=int, help="1 to 5; 5 is most urgent.")

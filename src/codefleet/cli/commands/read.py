@@ -12,7 +12,7 @@ import click
 
 from codefleet.app import stored
 from codefleet.cli import words
-from codefleet.cli.frame import FleetCommand, Frame, command
+from codefleet.cli.frame import FleetCommand, Frame, command, offered
 
 if TYPE_CHECKING:
     from codefleet.app import Fleet
@@ -58,14 +58,14 @@ def _running(task: Any) -> str:
 
 
 def _artifact_command() -> click.Command:
-    @click.argument("task")
+    @click.argument("task", shell_complete=offered)
     @click.argument("what", type=click.Choice(ARTIFACTS), metavar="|".join(ARTIFACTS))
     def run(frame: Frame, task: str, what: str) -> None:
         """Print one artifact of a task, raw."""
         text = frame.run(lambda fleet: fleet.artifact(task, what))
         frame.data({"task_id": task, "artifact": what, "text": text})
         if not frame.json:
-            sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
+            frame.raw(text)
 
     return click.command("task", cls=WithRunning)(click.pass_obj(run))
 
@@ -77,7 +77,7 @@ task = _artifact_command()
 
 
 @command("logs")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=offered)
 @click.option("-n", "count", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many lines.")
 @click.option("-f", "--follow", is_flag=True, help="Go on while it comes.")
 @click.option("--raw", is_flag=True, help="Exactly what was printed.")

@@ -9,14 +9,14 @@ import click
 
 from codefleet.cli import words
 from codefleet.cli.commands import show
-from codefleet.cli.frame import Frame, command
+from codefleet.cli.frame import Frame, command, offered
 
 if TYPE_CHECKING:
     from codefleet.app import Fleet
 
 
 @command("review")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=offered)
 @click.option("--diff", is_flag=True, help="Print its diff.")
 @click.option("--approve", is_flag=True, help="Accept it; what depends on it may start.")
 @click.option("--reject", metavar="TEXT", help="Send it back with what is to be changed.")
@@ -75,5 +75,6 @@ def _look(frame: Frame, target: str, *, diff: bool) -> None:
         return found, await fleet.artifact(target, "diff") if diff else ""
 
     found, patch = frame.run(work)
-    data = found | ({"diff": patch} if diff else {})
-    frame.data(data, lambda: words.clean(patch).rstrip() if diff else show.task(found))
+    frame.data(found | ({"diff": patch} if diff else {}), lambda: "" if diff else show.task(found))
+    if diff and not frame.json:
+        frame.raw(patch)

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from codefleet.cli import words
-from codefleet.cli.frame import Frame, command
+from codefleet.cli.frame import Frame, command, offered
 
 
 @command("show")
-@click.argument("target")
+@click.argument("target", shell_complete=offered)
 def show(frame: Frame, target: str) -> None:
     """Everything about a task, run, agent or question."""
     found = frame.run(lambda fleet: fleet.show(target))
@@ -126,7 +126,7 @@ def _gate(gate: Mapping[str, Any]) -> str:
 
 
 @command("why")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=offered)
 def why(frame: Frame, target: str | None) -> None:
     """The rule that holds a task and what lifts it; without TARGET, why nothing runs."""
     found = frame.run(lambda fleet: fleet.why(target))
