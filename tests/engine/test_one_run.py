@@ -265,7 +265,7 @@ async def test_the_next_engine_drops_raw_output_that_is_too_old_of_runs_that_are
 
 
 async def _gone(path: Path) -> bool:
-    return not path.exists()
+    return not await anyio.Path(path).exists()
 
 
 async def test_the_worktree_of_completed_work_is_freed_and_its_branch_stays(fleet: Fleet) -> None:
@@ -273,5 +273,5 @@ async def test_the_worktree_of_completed_work_is_freed_and_its_branch_stays(flee
     assert await fleet.until_idle()
     task = await fleet.task(key)
     assert task.run is not None
-    assert not Path(task.run.workspace).exists()
+    assert await _gone(Path(task.run.workspace))
     assert git(fleet.repository, "show", f"{task.branch_name}:a") == "a"

@@ -109,8 +109,8 @@ async def catch_up(claims: Claims) -> None:
                 await attempt(tidy, await claims.case_of(held.value, run), held.value)
     days = parts.configuration.home().keep_spools_days
     old = await anyio.to_thread.run_sync(_old_spools, parts.home, parts.clock.now() / 1000 - days * 86_400)
-    for held in await parts.store.get(Run, old):
-        await anyio.to_thread.run_sync(shutil.rmtree, parts.home.spools(held.value.id), True)
+    for over in await parts.store.get(Run, old):
+        await anyio.to_thread.run_sync(shutil.rmtree, parts.home.spools(over.value.id), True)
 
 
 def _old_spools(home: Home, before: float) -> list[str]:
