@@ -1,0 +1,107 @@
+"""What stands on a terminal while the fleet works, and how things are written there."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from codefleet.app import open_fleet
+from codefleet.cli import live, words
+from codefleet.core.model import Agent, Engine, Pause
+from codefleet.testing import samples
+
+if TYPE_CHECKING:
+    from tests.surfaces.conftest import Person
+
+
+async def _picture(person: Person) -> str:
+    text = io.StringIO()
+    async with open_fleet(person.home, environ=os.environ, cwd=person.cwd) as fleet:
+        Console(file=text, width=120, color_system=None).print(await live.picture(fleet))
+    return text.getvalue()
+
+
+async def test_the_picture_shows_who_works_on_what_what_comes_next_and_what_is_paused(person: Person) -> None:
+    now = time.time_ns() // 1_000_000
+    async with open_fleet(person.home, environ=os.environ, cwd=person.cwd) as fleet:
+        for thing in (
+            Engine(id="e_1", host="another", pid=1, version="0", slots=2, beat_at=now),
+            Agent(id="runner-1", type="scripted", engine="e_1", host="another"),
+            Agent(id="runner-2", type="scripted", engine="e_1", host="another"),
+            replace(samples.started(samples.pending(title="Fix \x1b[31mred")), assigned_to="runner-1"),
+            replace(samples.pending(title="Write it down"), id="bbbbbbbb"),
+            Pause(id="agent:scripted", active=True, reason="expired login"),
+        ):
+            await fleet.store.add(thing)
+    lines = (await _picture(person)).splitlines()
+    row = next(line for line in lines if line.startswith("runner-1"))
+    assert "in progress" in row
+    assert "aaaaaaaa" in row
+    assert "Fix" in row
+    assert "\x1b" not in row
+    assert any(line.startswith("runner-2") and "paused" in line for line in lines)
+    assert any("next" in line and "Write it down" in line for line in lines)
+    assert "paused: agent:scripted: expired login" in lines[-1]
+
+
+async def test_a_picture_of_an_empty_fleet_has_no_empty_table(person: Person) -> None:
+    assert (await _picture(person)).strip() == ""
+
+
+def test_a_start_on_a_terminal_draws_a_table_and_tells_what_ended(person: Person) -> None:
+    steps = '{"write": "a", "text": "x"}\n{"result": {"status": "completed", "summary": "Done."}}'
+    key = person.added("Write a file", "-d", f"```script\n{steps}\n```", "--agent", "scripted")
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "codefleet", "start", "--until-idle"]
+    environ = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
+    with subprocess.Popen(command, cwd=person.cwd, env=environ, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        while chunk := _read(master):
+            shown += chunk
+        assert process.wait(60) == 0
+    os.close(master)
+    text = shown.decode()
+    assert "runner-1" in text
+    assert key in text
+    assert "1 verified" in text
+    assert "codefleet review" in text
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # nobody holds the other end any more
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (42.9, "42s"), (187, "3m07s"), (7800, "2h10m"), (277200, "3d5h"), (-5, "0s")]
+)
+def test_durations_are_written_short(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("é", 1), ("e\u0301", 1), ("🚀", 2)])
+def test_text_takes_as_many_columns_as_a_terminal_gives_it(text: str, columns: int) -> None:
+    assert words.width(text) == columns
+
+
+def test_a_table_keeps_its_columns_straight_whatever_stands_in_it() -> None:
+    lines = words.table(["A", "B"], [["日本", "x"], ["abcdef", "y"]]).splitlines()
+    assert [words.width(line[: line.index(last)]) for line, last in zip(lines, "Bxy", strict=True)] == [8, 8, 8]
+
+
+def test_a_long_text_is_cut_to_its_columns() -> None:
+    assert words.cut("abcdef", 4) == "abc…"
+    assert words.cut("日本語", 4) == "日…"
+    assert words.cut("abc", 3) == "abc"
