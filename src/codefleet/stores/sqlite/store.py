@@ -168,18 +168,20 @@ class SqliteStore:
 
     async def add(self, new: A, facts: Sequence[Fact] = ()) -> Held[A]:
         document = documents.encode(new)
-        return self._held(new, await self._write(commands.add(new, document, facts)), facts)
+        stored = await self._write(commands.add(new, document, facts))
+        return self._held(
+            new if stored.document is document else documents.decode(type(new), stored.document), stored, facts
+        )
 
     async def commit(self, held: Held[A], new: A, facts: Sequence[Fact] = ()) -> Held[A]:
         documents.same_id(held.value, new)
-        document = documents.encode(new)
-        command = commands.commit(held.value, held.version, new, document, facts)
+        command = commands.commit(held.value, held.version, new, documents.encode(new), facts)
         return self._held(new, await self._write(command), facts)
 
-    def _held(self, new: A, stored: Stored, facts: Sequence[Fact]) -> Held[A]:
+    def _held(self, value: A, stored: Stored, facts: Sequence[Fact]) -> Held[A]:
         if facts:
             self._bell.ring()
-        return Held(documents.decode(type(new), stored.document), stored.version)
+        return Held(value, stored.version)
 
     # ------------------------------------------------------------------------------------------------- lists
 
