@@ -21,7 +21,7 @@ import _fleet
 from _figures import Figure, clean_environ, main, scratch
 
 MOST_MEMORY, MOST_CPU, MOST_AGENT = 50.0, 0.5, 3.5
-SETTLE = 3.0
+SETTLE = 6.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -87,13 +87,13 @@ def cpu(pids: set[int]) -> float:
 
 
 @contextmanager
-def started(environ: Mapping[str, str], cwd: Path, slots: int) -> Iterator[int]:
+def started(environ: Mapping[str, str], cwd: Path, slots: int) -> Iterator[subprocess.Popen[bytes]]:
     """A real engine, and its end."""
     program = str(Path(sys.executable).with_name("codefleet"))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([program, "start", "-n", str(slots)], env=environ, cwd=cwd, **quiet)
     try:
-        yield process.pid
+        yield process
     finally:
         process.terminate()
         try:
@@ -126,10 +126,10 @@ def measure(given: argparse.Namespace) -> list[Figure]:
         anyio.run(_backlog, folder, 0)
         with started(environ, folder / "repo", 3) as engine:
             time.sleep(SETTLE)
-            before, begun = cpu(_children(engine)), time.monotonic()
+            before, begun = cpu(_children(engine.pid)), time.monotonic()
             time.sleep(given.seconds)
-            used = (cpu(_children(engine)) - before) / (time.monotonic() - begun) * 60
-            idle = pss(_ours(engine, marker))
+            used = (cpu(_children(engine.pid)) - before) / (time.monotonic() - begun) * 60
+            idle = pss(_ours(engine.pid, marker))
     with scratch() as place:
         folder = Path(place)
         environ = {**clean_environ(folder), "CODEFLEET_TEST": place}
@@ -137,11 +137,13 @@ def measure(given: argparse.Namespace) -> list[Figure]:
         anyio.run(_backlog, folder, given.agents)
         with started(environ, folder / "repo", given.agents) as engine:
             end = time.monotonic() + 300
-            while _agents(marker) < given.agents and time.monotonic() < end:
+            while _agents(marker) < given.agents and time.monotonic() < end and engine.poll() is None:
                 time.sleep(0.5)
             running = _agents(marker)
+            if running < given.agents:
+                raise SystemExit(f"only {running} of {given.agents} agents run (engine: {engine.poll()})")
             time.sleep(SETTLE)
-            busy = pss(_ours(engine, marker))
+            busy = pss(_ours(engine.pid, marker))
     return [
         Figure(name="idle engine with its nursery, PSS", value=idle, unit="MB", limit=MOST_MEMORY),
         Figure(name="idle engine, CPU a minute", value=used, unit="s", limit=MOST_CPU),
