@@ -10,7 +10,9 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import TaskStatus
 
+from codefleet.core.errors import Failed
 from codefleet.ports import Child, ChildState, SystemClock
 from codefleet.processes import spool as files
 from codefleet.processes.guard import kernel, records
@@ -153,6 +155,46 @@ async def test_a_stopped_nursery_is_replaced(processes: Spools, tmp_path: Path) 
         child = await processes.start(tmp_path / "spool", shell("exit 7", tmp_path))
         assert (await child.wait()).code == CODE
     assert nurseries(processes) != [nursery]
+
+
+async def test_where_no_guard_comes_nothing_will_ever_run(tmp_path: Path) -> None:
+    processes = Spools(SystemClock(), within=0.5)
+    await processes.open()
+
+    async def keep_killing(task_status: TaskStatus[None]) -> None:
+        task_status.started()
+        while True:
+            for nursery in nurseries(processes):
+                kill(nursery)
+            await anyio.sleep(0.001)
+
+    with anyio.fail_after(DEADLINE):
+        async with anyio.create_task_group() as group:
+            await group.start(lambda *, task_status: keep_killing(task_status))
+            with pytest.raises(Failed, match="no guard came"):
+                await processes.start(tmp_path / "spool", shell("touch ran", tmp_path))
+            group.cancel_scope.cancel()
+    assert processes.peek(tmp_path / "spool").state is ChildState.ABSENT
+    assert await processes.adopt(tmp_path / "spool") is None
+    await processes.close()
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_without_hints_of_the_kernel_children_are_kept_all_the_same(processes: Spools, tmp_path: Path) -> None:
+    processes._hints.close()
+    with anyio.fail_after(DEADLINE):
+        child = await processes.start(tmp_path / "spool", shell(ECHO, tmp_path, stdin="queue"))
+        await echoed(child, b"word")
+        await child.send(b"end")
+        assert (await child.wait()).code == CODE
+    assert await printed(child) == [b"got word", b"got end"]
+
+
+async def test_closing_twice_is_harmless() -> None:
+    processes = Spools(SystemClock())
+    await processes.open()
+    await processes.close()
+    await processes.close()
 
 
 async def test_guards_that_crash_are_asked_for_less_and_less_often(processes: Spools, tmp_path: Path) -> None:

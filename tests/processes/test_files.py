@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from codefleet.core.errors import Failed, InvalidInput
 from codefleet.ports import ChildState, Job
 from codefleet.processes import spool as files
 from codefleet.processes.guard import kernel, records
+from codefleet.processes.guard.feed import Feed
 from codefleet.processes.lines import Splitter
 from codefleet.processes.spools import Spools
 from codefleet.testing.processes.children import alive, python, shell, until
@@ -121,6 +124,61 @@ async def test_a_guard_that_comes_too_late_starts_nothing(processes: Spools, tmp
     await (await processes.start(again, shell("true", tmp_path))).wait()
     assert processes.peek(spool).state is ChildState.ABSENT
     assert not (tmp_path / "ran").exists()
+
+
+# --------------------------------------------------------------------------------------------------------------- queue
+
+
+@pytest.fixture
+def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feed]:
+    """A feed that has moved one line of two, in a spool that it works in."""
+    files.lay(tmp_path / "spool", shell("true", tmp_path, stdin="queue"))
+    monkeypatch.chdir(tmp_path / "spool")
+    files.queue(tmp_path / "spool", b"first")
+    feed = Feed()
+    assert feed.pump()
+    files.queue(tmp_path / "spool", b"second")
+    yield feed
+    os.close(feed.queue)
+    os.close(feed.pipe)
+
+
+def resumed(pidfd: int, pid: int, inherited: int, recorded: int) -> int:
+    """Where another guard goes on."""
+    feed = Feed()
+    feed.resume(pidfd, pid, inherited, recorded)
+    place = feed.place()
+    os.close(feed.queue)
+    os.close(feed.pipe)
+    return place
+
+
+def test_the_child_knows_how_much_of_its_input_was_moved(feed: Feed) -> None:
+    with subprocess.Popen(["sleep", "600"], pass_fds=[feed.queue]) as child:
+        pidfd = os.pidfd_open(child.pid)
+        assert resumed(pidfd, child.pid, feed.queue, 0) == len(b"first\n")
+        assert resumed(-1, child.pid, feed.queue, 0) == len(b"first\n")
+        os.close(pidfd)
+        child.kill()
+
+
+def test_a_child_that_closed_what_it_inherited_is_fed_by_the_record(feed: Feed) -> None:
+    with subprocess.Popen(["sleep", "600"]) as child:
+        pidfd = os.pidfd_open(child.pid)
+        assert resumed(pidfd, child.pid, feed.queue, 6) == 6
+        assert resumed(pidfd, child.pid, 0, 6) == 6
+        os.close(pidfd)
+        child.kill()
+
+
+async def test_a_child_inherits_nothing_but_its_own(processes: Spools, tmp_path: Path) -> None:
+    script = "import os; print(*sorted(map(int, os.listdir('/proc/self/fd')))[:-1])"
+    plain = await processes.start(tmp_path / "plain", python(script, tmp_path))
+    fed = await processes.start(tmp_path / "fed", python(script, tmp_path, stdin="queue"))
+    assert [line.data async for line in plain.lines()] == [b"0 1 2"]
+    assert [line.data async for line in fed.lines()] == [b"0 1 2 3"]
+    await plain.wait()
+    await fed.wait()
 
 
 # ------------------------------------------------------------------------------------------------------------- signals

@@ -10,7 +10,7 @@ import pytest
 from codefleet.core.errors import NoSpace
 from codefleet.ports import ChildState
 from codefleet.processes.spools import Spools
-from codefleet.testing.processes.children import DEADLINE, kill, printed, shell, until
+from codefleet.testing.processes.children import DEADLINE, kill, line_of, printed, shell, until
 
 
 def size(path: Path) -> int:
@@ -81,6 +81,7 @@ async def test_a_line_that_does_not_fit_is_not_queued_at_all(processes: Spools, 
     with anyio.fail_after(DEADLINE):
         child = await processes.start(disk / "spool", shell(script, tmp_path, stdin="queue"))
         await child.send(b"one")
+        await line_of(child, b"got one")
         ballast = fill(disk)
         with pytest.raises(NoSpace):
             await child.send(b"x" * 10_000)

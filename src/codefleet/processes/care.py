@@ -61,7 +61,7 @@ class Care:
         self._asked += 1
         self._next = now + (min(0.05 * 2 ** (self._asked - 2), 5.0) if self._asked > 1 else 0)
         if self._asked in {4, 8}:
-            log.warning("guards of %s do not stay; see guard.log there", self._spool)
+            log.warning("guards_do_not_stay", extra={"spool": str(self._spool), "see": "guard.log"})
         if pid := await self._guards.ask(self._spool, self._child.fd):
             self._meet(pid, kernel.start_of(pid), now)
         return LOOK if not self._guard.ended else SOON

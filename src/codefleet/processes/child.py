@@ -17,8 +17,6 @@ from codefleet.processes.guards import Guards
 from codefleet.processes.hints import Hints
 from codefleet.processes.lines import Splitter
 
-START = 30.0
-"""Seconds in which a child must have begun; many times what the slowest machine takes."""
 OVER = frozenset({ChildState.DONE, ChildState.ABSENT})
 UNBORN = frozenset({ChildState.STARTING, ChildState.ABSENT})
 
@@ -41,14 +39,16 @@ class SpoolChild:
     def status(self) -> ChildStatus:
         return peek(self._spool)
 
-    async def begin(self) -> None:
-        """Have a guard start it, until it runs, could not be run, or has ended."""
-        with anyio.move_on_after(START):
-            while await self._tend() in UNBORN:
-                pass
-            return
-        if await to_thread.run_sync(files.void, self._spool):
-            raise Failed(f"no guard came to {self._spool} within {START:.0f} s", hint="see guard.log there")
+    async def begin(self, within: float) -> None:
+        """Have a guard start it, until it runs, could not be run, or has ended. If no guard comes, none ever will."""
+        while True:
+            with anyio.move_on_after(within):
+                while await self._tend() in UNBORN:
+                    pass
+                return
+            if await to_thread.run_sync(files.void, self._spool):
+                self.forget()
+                raise Failed(f"no guard came to {self._spool} within {within:.0f} s", hint="see guard.log there")
 
     async def _tend(self) -> ChildState:
         """Look after the guard once; waits for the next change while it has not begun."""

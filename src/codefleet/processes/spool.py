@@ -18,6 +18,7 @@ from codefleet.processes.guard import kernel, records
 
 MARK = "CODEFLEET_CHILD"
 """The variable that every descendant of a child inherits, with a value of its own."""
+_STDIN = {"none": os.devnull, "queue": "queue"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,8 @@ def _write(path: Path, data: bytes) -> None:
 
 def _packed(job: Job) -> bytes:
     single = {
-        "cwd": str(job.cwd),
-        "stdin": {"none": os.devnull, "queue": "queue"}.get(str(job.stdin), str(job.stdin)),
+        "cwd": str(job.cwd.absolute()),
+        "stdin": str(job.stdin.absolute()) if isinstance(job.stdin, Path) else _STDIN[job.stdin],
         "limit": str(job.limit),
         "grace": str(job.grace),
         "max_output": str(job.max_output),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
+from codefleet.core.errors import Failed
 from codefleet.ports import ChildState, ChildStatus, Clock, Job
 from codefleet.processes import child
 from codefleet.processes.child import SpoolChild
@@ -18,15 +20,18 @@ from codefleet.processes.spool import lay, mend, read, void
 class Spools:
     """`ports.Processes` for one event loop."""
 
-    def __init__(self, clock: Clock, *, patience: float = 5.0) -> None:
+    def __init__(self, clock: Clock, *, patience: float = 5.0, within: float = 30.0) -> None:
         self._clock = clock
         self._patience = patience
         """Seconds that a guard may be found stopped before it is continued, and then replaced."""
+        self._within = within
+        """Seconds in which a child must have begun; many times what the slowest machine takes."""
         self._guards = Guards()
         self._hints = Hints()
         self._children: list[SpoolChild] = []
 
     async def open(self) -> None:
+        _require_pidfds()
         self._hints.open()
         await self._guards.open()
 
@@ -40,7 +45,7 @@ class Spools:
     async def start(self, spool: Path, job: Job) -> SpoolChild:
         await to_thread.run_sync(lay, spool, job)
         new = self._child(spool)
-        await new.begin()
+        await new.begin(self._within)
         return new
 
     async def adopt(self, spool: Path) -> SpoolChild | None:
@@ -60,3 +65,14 @@ class Spools:
         new = SpoolChild(spool, self._hints, self._guards, self._clock, self._patience)
         self._children = [*(held for held in self._children if not held.forgotten), new]
         return new
+
+
+def _require_pidfds() -> None:
+    """All that is promised of children rests on them."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        raise Failed(
+            "this system has no process descriptors, without which no child can be kept safely",
+            hint="agents run on Linux 5.3 or later; in a container, its security profile must allow pidfd_open",
+        ) from None
