@@ -106,11 +106,16 @@ class Talk:
     def _take(self, line: Line, clock: Clock, scrub: Scrubber, root: str) -> None:
         events = self.driver.parse(line.data)
         for part, event in enumerate(events):
-            self.progress = fold(self.progress, event)
+            if not self._is_taken_before(event):
+                self.progress = fold(self.progress, event)
             if event.kind in ACTIVITY_KINDS:
                 self._note(_named_from(root, event), position(self.name, line.offset, part), clock.now(), scrub)
         if any(event.kind in {"turn_ended", "message_taken"} for event in events):
             self._bell.ring()
+
+    def _is_taken_before(self, event: Event) -> bool:
+        """What is said again is acknowledged again, and begins no turn."""
+        return event.kind == "message_taken" and event.data.get("uuid") in self.progress.taken
 
     def _note(self, event: Event, n: int, now: int, scrub: Scrubber) -> None:
         if len(self._activity) < MOST_WAITING:
