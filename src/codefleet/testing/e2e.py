@@ -131,7 +131,7 @@ class Terminal:
         screen = self.path / f"screen-{self.screens}"
         with screen.open("wb") as out:
             process = subprocess.Popen(
-                self._argv("run-single", "--name", "claude-1", *words),
+                self._argv("run-single", "--debug", "--name", "claude-1", *words),
                 cwd=self.project,
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
