@@ -30,6 +30,7 @@ class Care:
     def __init__(self, spool: Path, hint: Hint, guards: Guards, clock: Clock, patience: float) -> None:
         self._spool, self._hint, self._guards, self._clock = spool, hint, guards, clock
         self._patience = patience
+        self._pause = min(LOOK, patience)
         self._guard = Held(hint)
         self._child = Held(hint)
         self._asked = 0
@@ -48,7 +49,7 @@ class Care:
         if now - self._since > SETTLED:
             self._asked = 0
         self._wake(now, urgent=urgent)
-        return LOOK
+        return self._pause
 
     def _meet(self, pid: int, start: int, now: float) -> None:
         self._guard.hold(pid, start)
@@ -64,7 +65,7 @@ class Care:
             log.warning("guards_do_not_stay", extra={"spool": str(self._spool), "see": "guard.log"})
         if pid := await self._guards.ask(self._spool, self._child.fd):
             self._meet(pid, kernel.start_of(pid), now)
-        return LOOK if not self._guard.ended else SOON
+        return self._pause if not self._guard.ended else SOON
 
     def _wake(self, now: float, *, urgent: bool) -> None:
         """A guard that was stopped is continued; one that stays stopped makes room for another."""

@@ -115,9 +115,9 @@ class Nursery:
             spool, pidfds, _, _ = socket.recv_fds(link, REQUEST, 1)
             link.close()
             code = guard(os.fsdecode(spool), pidfds[0] if pidfds else -1, wakeup) if spool else 0
-        except BaseException:  # noqa: BLE001 - whatever it is, it is told in the spool; the engine sees a dead guard
-            _complain(os.fsdecode(spool))
         finally:
+            if code == CRASHED:
+                _complain(os.fsdecode(spool))
             os._exit(code)
 
     def _bury(self) -> None:
