@@ -109,6 +109,15 @@ def test_a_spool_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert {stat.S_IMODE(entry.stat().st_mode) for entry in spool.iterdir()} == {0o600}
 
 
+async def test_a_child_that_was_asked_for_is_not_absent_until_somebody_made_sure(
+    processes: Spools, tmp_path: Path
+) -> None:
+    spool = laid(tmp_path / "spool")
+    assert processes.peek(spool).state is ChildState.STARTING
+    assert await processes.adopt(spool) is None
+    assert processes.peek(spool).state is ChildState.ABSENT
+
+
 def test_nothing_runs_where_somebody_made_sure_of_it(tmp_path: Path) -> None:
     spool = laid(tmp_path / "spool")
     assert files.void(spool)

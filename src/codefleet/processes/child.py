@@ -126,8 +126,11 @@ class SpoolChild:
 
 
 def peek(spool: Path) -> ChildStatus:
-    """What the spool says; what has plainly ended together with its guard is not shown as running."""
+    """What the spool says. What has plainly ended together with its guard is not shown as running; what somebody has
+    asked for may begin at any moment, and is not shown as absent until an adoption has made sure."""
     reading = files.read(spool)
+    if reading.status.state is ChildState.ABSENT and files.laid(spool):
+        return ChildStatus(state=ChildState.STARTING)
     if reading.status.state in {ChildState.STARTING, ChildState.RUNNING} and reading.over:
         reading = files.read(spool)  # it may have ended properly just now
         if reading.status.state in {ChildState.STARTING, ChildState.RUNNING}:

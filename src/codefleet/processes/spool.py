@@ -103,6 +103,11 @@ def _cannot_make(spool: Path, error: OSError) -> Failed:
     return Failed(f"the spool {spool} can not be made: {error.strerror}", hint="see who owns that folder")
 
 
+def laid(spool: Path) -> bool:
+    """Has somebody asked for a child here, and nobody made sure that it will not come?"""
+    return (spool / "status").exists()
+
+
 def void(spool: Path) -> bool:
     """Make sure that nothing will ever run here; False if something does, or just begins to."""
     try:
