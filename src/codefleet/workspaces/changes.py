@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from codefleet.core.model import FileChange
@@ -13,20 +14,32 @@ from codefleet.workspaces import git
 _TYPES = {"A": "created", "D": "deleted"}
 
 
-def between(cwd: Path, base: str, head: str, *more: git.Call, left_out: Sequence[str] = ()) -> ChangeSet:
-    """The change set of two commits; further calls that are due are made at the same time."""
-    files, commits, tree, *_ = git.together(
-        git.Call(cwd, ("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", base, head)),
-        git.Call(cwd, ("rev-list", "--reverse", f"{base}..{head}")),
-        git.Call(cwd, ("rev-parse", f"{head}^{{tree}}")),
-        *more,
-    )
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where the work ends, with what its maker knows of it already."""
+
+    commit: str
+    tree: str = ""
+    parents: tuple[str, ...] = ()
+
+
+def between(cwd: Path, base: str, head: Head, *more: git.Call, left_out: Sequence[str] = ()) -> ChangeSet:
+    """The change set of two commits; further calls that are due are made at the same time, and none for what is
+    known."""
+    ask: dict[str, git.Call] = {}
+    if head.commit != base:
+        ask["files"] = git.Call(cwd, ("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", base, head.commit))
+    if head.parents != (base,):
+        ask["commits"] = git.Call(cwd, ("rev-list", "--reverse", f"{base}..{head.commit}"))
+    if not head.tree:
+        ask["tree"] = git.Call(cwd, ("rev-parse", f"{head.commit}^{{tree}}"))
+    said = dict(zip(ask, git.together(*ask.values(), *more), strict=False))
     return ChangeSet(
         base=base,
-        head=head,
-        tree=tree.text,
-        files=tuple(_files(files.out)),
-        commits=tuple(commits.text.split()),
+        head=head.commit,
+        tree=said["tree"].text if "tree" in said else head.tree,
+        files=tuple(_files(said["files"].out)) if "files" in said else (),
+        commits=tuple(said["commits"].text.split()) if "commits" in said else (head.commit,),
         left_out=tuple(left_out),
     )
 

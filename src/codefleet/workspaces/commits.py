@@ -30,14 +30,9 @@ class Identity:
 FLEET = Identity()
 
 
-def asking(cwd: Path) -> git.Call:
-    """The call that tells who commits in a repository; it fails where git could only guess."""
-    return git.Call(cwd, ("-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"), ok=(0, 128))
-
-
-def told(answer: git.Answer) -> Identity:
-    """Who that is; the fleet where nobody is configured."""
-    match = _IDENT.fullmatch(answer.text) if answer.code == 0 else None
+def identity(ident: str) -> Identity:
+    """Who `Name <email> time zone` is; the fleet where nobody is."""
+    match = _IDENT.fullmatch(ident)
     return Identity(match[1], match[2]) if match else FLEET
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from codefleet.core.errors import GitError
-from codefleet.workspaces import layout, space
+from codefleet.workspaces import layout, space, talking
 
 #: Seconds that one call may take; a checkout of a huge repository is the longest there is.
 LIMIT = 900.0
@@ -138,11 +138,11 @@ def _refused(call: Call, error: OSError) -> GitError | Exception:
 
 
 def _finish(call: Call, process: subprocess.Popen[bytes]) -> tuple[int, bytes, str]:
-    try:
-        out, err = process.communicate(call.stdin or None, timeout=call.seconds)
-    except subprocess.TimeoutExpired:
+    said = talking.talk(process, call.stdin, call.seconds)
+    if said is None:
         _end(process)
         return _TIMEOUT, b"", f"it did not end within {call.seconds:g} seconds"
+    out, err = said
     return process.returncode, out, err.decode(errors="replace")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -13,7 +12,7 @@ import anyio.to_thread
 from codefleet.core.errors import GitError, InvalidInput, NotAllowed
 from codefleet.ports import ChangeSet, ForeignMove, Repository, Salvaged, Workspace, WorkspaceOrder
 from codefleet.workspaces import (
-    commits,
+    customs,
     files,
     git,
     guard,
@@ -37,14 +36,6 @@ P = ParamSpec("P")
 _AT_ONCE = 32
 
 
-@dataclass(frozen=True, slots=True)
-class _Local:
-    """What git said of a working tree's surroundings when it was prepared."""
-
-    who: commits.Identity
-    hooks: str
-
-
 class GitWorkspaces:
     """Workspaces on git worktrees, or on a folder as it is. What no commit may hold and a removed worktree would take
     with it moves to the quarantine."""
@@ -52,7 +43,7 @@ class GitWorkspaces:
     def __init__(self, quarantine: Path) -> None:
         self._quarantine = quarantine
         self._threads = anyio.CapacityLimiter(_AT_ONCE)
-        self._local: dict[Path, _Local] = {}
+        self._customs = customs.Known()
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def checked() -> T:
@@ -75,14 +66,7 @@ class GitWorkspaces:
             if layout.is_bare(tree):
                 raise NotAllowed(f"{tree.path} has no working tree.", hint='Use `workspace.mode = "worktree"`.')
             return prepare.here(order, tree)
-        workspace, answers = prepare.worktree(order, tree, _asking)
-        self._local[workspace.path] = _heard(workspace.path, answers)
-        return workspace
-
-    def _known(self, tree: Tree) -> _Local:
-        if tree.path not in self._local:
-            self._local[tree.path] = _heard(tree.path, git.together(*_asking(tree)))
-        return self._local[tree.path]
+        return prepare.worktree(order, tree)
 
     async def copy_files(self, repository: Path, workspace: Path, patterns: Sequence[str]) -> Sequence[str]:
         return await self._run(self._copy, repository, workspace, patterns)
@@ -97,9 +81,8 @@ class GitWorkspaces:
         if not workspace.git:
             return {"GIT_TERMINAL_PROMPT": "0"}
         tree = _standing(workspace.path)
-        local = self._known(tree)
         own = refs.branch(workspace.branch) if workspace.branch else ""
-        return guard.variables(tree, own, local.hooks, local.who)
+        return guard.variables(tree, own, self._customs.of(tree))
 
     async def refs(self, repository: Path) -> Mapping[str, str]:
         return await self._run(refs.all_refs, repository) if layout.tree_at(repository) is not None else {}
@@ -115,7 +98,7 @@ class GitWorkspaces:
     def _settle(self, workspace: Workspace, task: str, number: int, title: str) -> ChangeSet:
         tree = _standing(workspace.path)
         do = settle.here if _is_here(workspace) else settle.worktree
-        return do(workspace, tree, task, number, title, self._known(tree).who)
+        return do(workspace, tree, task, number, title, self._customs.of(tree).who)
 
     async def salvage(self, workspace: Workspace, *, task_id: str, number: int) -> Salvaged | None:
         if not workspace.git:
@@ -126,7 +109,7 @@ class GitWorkspaces:
         tree = layout.tree_at(workspace.path.resolve())
         if tree is None:
             return None
-        return salvage.of(tree, task, number, self._known(tree).who)
+        return salvage.of(tree, task, number, self._customs.of(tree).who)
 
     async def proof(self, repository: Path, path: Path, commit: str, caches: Sequence[str]) -> Path:
         return await self._run(lambda: proof.at(_standing(repository), path, commit, caches))
@@ -138,10 +121,7 @@ class GitWorkspaces:
 
     def _release(self, workspace: Workspace, task: str) -> str:
         quarantine = self._quarantine / refs.checked(task, "task")
-        kept = release.worktree(workspace, _standing(workspace.repository), task, quarantine)
-        if not kept:
-            self._local.pop(workspace.path, None)
-        return kept
+        return release.worktree(workspace, _standing(workspace.repository), task, quarantine)
 
     async def diff(self, repository: Path, base: str, head: str) -> str:
         return await self._run(reading.diff, repository, base, head)
@@ -160,14 +140,6 @@ class GitWorkspaces:
             if not pattern or set(pattern) & {"\n", "\0"}:
                 raise InvalidInput(f"{pattern!r} is no pattern for an exclude file.")
         files.exclude(_standing(repository).common, patterns)
-
-
-def _asking(tree: Tree) -> Sequence[git.Call]:
-    return commits.asking(tree.path), guard.asking(tree.path)
-
-
-def _heard(path: Path, answers: Sequence[git.Answer]) -> _Local:
-    return _Local(commits.told(answers[0]), str(path / answers[1].text))
 
 
 def _standing(path: Path) -> Tree:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from codefleet.workspaces import commits, git, layout, space
+from codefleet.workspaces import git, layout, space
+from codefleet.workspaces.customs import Customs
 from codefleet.workspaces.layout import Tree
 
 #: Every hook that git looks for in `core.hooksPath`; each goes on to the repository's own of that name.
@@ -73,12 +74,7 @@ def _write(file: Path) -> None:
     beside.replace(file)
 
 
-def asking(cwd: Path) -> git.Call:
-    """The call that tells where the repository's own hooks are, as seen from a working tree."""
-    return git.Call(cwd, ("rev-parse", "--git-path", "hooks"), env={"GIT_CONFIG_COUNT": "0"})
-
-
-def variables(tree: Tree, own: str, hooks: str, who: commits.Identity) -> Mapping[str, str]:
+def variables(tree: Tree, own: str, customs: Customs) -> Mapping[str, str]:
     """Git's variables for a child in a working tree that may move only this ref."""
     settings = {
         "core.hooksPath": str(install(tree)),
@@ -88,10 +84,10 @@ def variables(tree: Tree, own: str, hooks: str, who: commits.Identity) -> Mappin
         "maintenance.auto": "false",
     }
     return {
-        **who.variables,
+        **customs.who.variables,
         **git.configuration(settings),
         "GIT_TERMINAL_PROMPT": "0",
-        "CODEFLEET_GIT_COMMON": os.path.realpath(tree.common),
-        "CODEFLEET_GIT_HOOKS": hooks,
+        "CODEFLEET_GIT_COMMON": str(tree.common),
+        "CODEFLEET_GIT_HOOKS": str(tree.path / customs.hooks),
         "CODEFLEET_GIT_OWN": own,
     }

@@ -54,8 +54,15 @@ def is_bare(tree: Tree) -> bool:
 def registered(common: Path, path: Path) -> Iterator[Path]:
     """The entries of linked worktrees that say they are at this path."""
     folder = common / "worktrees"
-    names = sorted(folder.iterdir()) if folder.is_dir() else []
-    return (entry for entry in names if says(entry, path))
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    wanted = _bones(path.name)
+    return (folder / name for name in sorted(names) if _bones(name).startswith(wanted) and says(folder / name, path))
+
+
+def _bones(name: str) -> str:
+    """What the name of a worktree's folder and that of its registration share: git makes the one from the other by
+    putting `-` for what a ref may not hold, and a number behind it where the name is taken."""
+    return "".join(letter for letter in name if letter.isalnum())
 
 
 def read(file: Path) -> str:

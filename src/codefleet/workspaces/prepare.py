@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,6 @@ from codefleet.workspaces.merging import Joined
 
 #: How many earlier runs of a task are looked at for where its work began.
 _EARLIER = 50
-
-
-Asking = Callable[[Tree], Sequence[git.Call]]
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,8 @@ class Known:
         return {task: head for task, head in self.order.upstreams.items() if head not in self.found}
 
 
-def worktree(order: WorkspaceOrder, repository: Tree, asking: Asking) -> tuple[Workspace, list[git.Answer]]:
-    """The worktree of the order, whatever an earlier run, a crash or a person left of it. What else is to be asked
-    of git there is asked while files are checked out."""
+def worktree(order: WorkspaceOrder, repository: Tree) -> Workspace:
+    """The worktree of the order, whatever an earlier run, a crash or a person left of it."""
     path = order.path.resolve()
     salvage.rescue(repository, path, order.task_id, order.number)
     standing = worktrees.standing(repository, path)
@@ -70,8 +66,8 @@ def worktree(order: WorkspaceOrder, repository: Tree, asking: Asking) -> tuple[W
     else:
         plan = _begun(repository, order)
     tree, fresh = worktrees.ensure(repository, path, order.branch)
-    answers = worktrees.fill(tree, *asking(tree))
-    return _workspace(order, tree, plan, fresh=fresh), answers
+    worktrees.fill(tree)
+    return _workspace(order, tree, plan, fresh=fresh)
 
 
 def here(order: WorkspaceOrder, tree: Tree) -> Workspace:

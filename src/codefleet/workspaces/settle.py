@@ -7,6 +7,7 @@ from dataclasses import replace
 from codefleet.core.errors import GitError
 from codefleet.ports import ChangeSet, Workspace
 from codefleet.workspaces import changes, commits, git, mending, refs, salvage, snapshot
+from codefleet.workspaces.changes import Head
 from codefleet.workspaces.layout import Tree
 from codefleet.workspaces.lock import unstuck
 
@@ -16,27 +17,28 @@ _TRIES = 5
 def worktree(workspace: Workspace, tree: Tree, task: str, number: int, title: str, who: commits.Identity) -> ChangeSet:
     """Commit what the agent left on the task's branch. Where a program that it left running commits at the same
     moment, look again."""
+    text = commits.message(title, task, number)
     for _ in range(_TRIES):
-        at = refs.resolve(tree.path, ["HEAD"])
+        seen, notes = _on_branch(workspace, tree, task, number)
         try:
-            return _settled(workspace, tree, task, number, title, who)
+            return replace(_settled(workspace, tree, refs.head(task, number), text, seen, who), notes=notes)
         except GitError:
-            if refs.resolve(tree.path, ["HEAD"]) == at:
+            if refs.resolve(tree.path, ["HEAD"]) == {"HEAD": seen.status.head}:
                 raise
     raise GitError(f"Something commits in {tree.path} all the time.", hint="See which with `fuser`.")
 
 
-def _settled(workspace: Workspace, tree: Tree, task: str, number: int, title: str, who: commits.Identity) -> ChangeSet:
-    seen, notes = _on_branch(workspace, tree, task, number)
-    before, branch = seen.status.head, refs.branch(workspace.branch)
-    head = _committed(tree, seen, commits.message(title, task, number), who)
-    moves: dict[str, tuple[str, str | None]] = {refs.head(task, number): (head, None)}
-    if head != before:
-        moves[branch] = (head, before)
+def _settled(
+    workspace: Workspace, tree: Tree, ref: str, text: str, seen: snapshot.Seen, who: commits.Identity
+) -> ChangeSet:
+    head = _committed(tree, seen, text, who)
+    moves: dict[str, tuple[str, str | None]] = {ref: (head.commit, None)}
+    if head.commit == seen.status.head:
+        return _told(tree, workspace.base, head, moves, seen)
+    moves[refs.branch(workspace.branch)] = (head.commit, seen.status.head)
     told = _told(tree, workspace.base, head, moves, seen)
-    if head != before:
-        mending.forget(tree)
-    return replace(told, notes=notes)
+    mending.forget(tree)
+    return told
 
 
 def here(workspace: Workspace, tree: Tree, task: str, number: int, title: str, who: commits.Identity) -> ChangeSet:
@@ -44,7 +46,7 @@ def here(workspace: Workspace, tree: Tree, task: str, number: int, title: str, w
     seen = snapshot.look(tree)
     ref = refs.head(task, number)
     head = snapshot.beside(tree, seen, ref, commits.message(title, task, number), who)
-    return _told(tree, workspace.base, head, {ref: (head, None)}, seen)
+    return _told(tree, workspace.base, Head(head), {ref: (head, None)}, seen)
 
 
 def _on_branch(workspace: Workspace, tree: Tree, task: str, number: int) -> tuple[snapshot.Seen, tuple[str, ...]]:
@@ -64,18 +66,19 @@ def _on_branch(workspace: Workspace, tree: Tree, task: str, number: int) -> tupl
     return snapshot.look(tree), (f"HEAD was not on {workspace.branch} and was put back{where}.",)
 
 
-def _committed(tree: Tree, seen: snapshot.Seen, text: str, who: commits.Identity) -> str:
+def _committed(tree: Tree, seen: snapshot.Seen, text: str, who: commits.Identity) -> Head:
     """The commit that holds everything to be taken; the head itself when there is nothing."""
     parents = snapshot.parents(tree, seen.status.head)
     if not seen.sorted.take and len(parents) < 2:
-        return seen.status.head
+        return Head(seen.status.head)
     content = unstuck(lambda: snapshot.stage(tree, seen), tree)
-    return commits.commit(tree.path, content, parents, text, who)
+    return Head(commits.commit(tree.path, content, parents, text, who), content, tuple(parents))
 
 
-def _told(tree: Tree, base: str, head: str, moves: dict[str, tuple[str, str | None]], seen: snapshot.Seen) -> ChangeSet:
+def _told(
+    tree: Tree, base: str, head: Head, moves: dict[str, tuple[str, str | None]], seen: snapshot.Seen
+) -> ChangeSet:
     """Record the head while the change set is counted."""
     record = git.Call(tree.path, ("update-ref", "-z", "--stdin"), stdin=refs.moving(moves))
-    return unstuck(
-        lambda: changes.between(tree.path, base, head, record, left_out=seen.sorted.left_out), tree, list(moves)
-    )
+    left_out = seen.sorted.left_out
+    return unstuck(lambda: changes.between(tree.path, base, head, record, left_out=left_out), tree, list(moves))

@@ -32,15 +32,14 @@ def ensure(repository: Tree, path: Path, start: str) -> tuple[Tree, bool]:
     return made, True
 
 
-def fill(tree: Tree, *more: git.Call) -> list[git.Answer]:
-    """Check out what a worktree was made for, unless that was done; further calls are made at the same time."""
+def fill(tree: Tree) -> None:
+    """Check out what a worktree was made for, unless that was done."""
     if is_filled(tree):
-        return git.together(*more)
-    done = lock.unstuck(lambda: git.together(git.Call(tree.path, ("reset", "-q", "--hard")), *more), tree)
+        return
+    lock.unstuck(lambda: git.run(tree.path, "reset", "-q", "--hard"), tree)
     with space.writing(tree.gitdir):
         tree.own.mkdir(exist_ok=True)
         (tree.own / "filled").touch()
-    return done[1:]
 
 
 def is_filled(tree: Tree) -> bool:
