@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from codefleet import __version__
-from codefleet.core.model import Agent, Pause, Question, Status, Task
+from codefleet.core.model import Agent, Hold, Pause, Question, Status, Task
 from codefleet.testing import samples
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_status_has_every_field_and_says_what_waits_for_a_person(person: Person)
         *every(), Pause(id="agent:claude", active=True, reason="expired login", question=question, created_at=1)
     )
     said = person("status", "--json").data
-    assert set(said) == set("manager agents tasks unproven questions conflicts pauses".split())
+    assert set(said) == set("manager agents tasks unproven questions conflicts pauses holds".split())
     assert set(said["tasks"]) == {status.value for status in Status}
     assert said["manager"] == {"running": False, "engines": []}
     assert [one["selector"] for one in said["pauses"]] == ["agent:claude"]
@@ -433,6 +433,11 @@ def test_help_and_status_load_no_store_and_no_engine(person: Person, args: list[
     assert loaded == []
 
 
+def _held(key: str, kind: str) -> Task:
+    on, until = ("p1" if kind in {"trust", "setup"} else None), (1 << 42 if kind in {"limit", "time"} else None)
+    return replace(samples.pending(), id=key, hold=Hold(kind=kind, text=f"for {kind}", on=on, until=until))
+
+
 def test_status_at_a_glance_is_the_status_of_the_store(person: Person) -> None:
     question = Question(id="q_fleet", text="?", asked_at=5)
     person.store(
@@ -441,8 +446,11 @@ def test_status_at_a_glance_is_the_status_of_the_store(person: Person) -> None:
         Pause(id="fleet", active=True, reason="x", question=question),
         Pause(id="agent:x", active=True, reason="x", until=7),
         Pause(id="agent:y", reason="x"),
+        *(_held(f"held000{n}", kind) for n, kind in enumerate(["trust", "setup", "limit", "person", "time", "trust"])),
     )
     quick = person("status", "--json").data
     (person.home.path / "runtime.toml").write_text("stale_after = 120\n")
     assert person("status", "--json").data == quick
     assert quick["questions"]
+    assert {one["kind"]: one["tasks"] for one in quick["holds"]} == {"trust": 2, "setup": 1, "limit": 1}
+    assert "2 tasks held: for trust" in person("status").out

@@ -29,7 +29,9 @@ def done(summary: str = "Done.") -> dict[str, Any]:
     return {"result": {"status": "completed", "summary": summary}}
 
 
-WORK = script({"write": "a.txt", "text": "hello\n"}, {"say": "I wrote a file"}, done("Wrote a file."))
+WROTE: list[dict[str, Any]] = [{"write": "a.txt", "text": "hello\n"}, {"say": "I wrote a file"}]
+WORK = script(*WROTE, done("Wrote a file."))
+SLOW_WORK = script(*WROTE, {"sleep": 0.5}, done("Wrote a file."))
 
 
 def until(what: Callable[[], bool]) -> None:
@@ -63,7 +65,7 @@ def status(person: Person, key: str) -> str:
 def test_a_task_is_worked_off_and_everything_about_it_can_be_read(person: Person) -> None:
     (person.cwd / "codefleet.toml").write_text('[gates]\ntest = "test -s a.txt"\n')
     person("trust", "--yes")
-    key = person.added("Write a file", "-d", WORK, "--agent", "scripted")
+    key = person.added("Write a file", "-d", SLOW_WORK, "--agent", "scripted")
     said = person("run-single", "--name", "ada", "--until-idle")
     assert said.code == 0, said.err
     assert "task_completed" in said.err
@@ -83,6 +85,13 @@ def test_a_task_is_worked_off_and_everything_about_it_can_be_read(person: Person
     kinds = [json.loads(line)["kind"] for line in person("events", "--all", "--json").out.splitlines()]
     assert {"task_started", "message", "task_verified", "run_ended"} <= set(kinds)
     assert person.git("show", f"{shown['branch_name']}:a.txt") == "hello"
+
+
+def test_what_an_agent_said_is_recorded_however_fast_it_was(person: Person) -> None:
+    keys = [person.added("Write a file", "-d", WORK, "--agent", "scripted") for _ in range(3)]
+    person("start", "--name", "fast", "-n", "3", "--until-idle", "-q")
+    for key in keys:
+        assert "I wrote a file" in person("logs", key).out
 
 
 def test_an_idle_fleet_ends_with_a_failure_when_a_task_failed(person: Person) -> None:

@@ -6,7 +6,8 @@ What is asked for is loaded then: `status` and the help answer without the rest.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from codefleet.app.fleet import Added, Fleet, Place
+    from codefleet.app.answers import Added, Place
+    from codefleet.app.fleet import Fleet
     from codefleet.app.opening import open_fleet
 
 __all__ = ["Added", "Fleet", "Place", "open_fleet"]

@@ -16,7 +16,8 @@ from codefleet.core.model import Status
 from codefleet.ports import Check, Filter
 
 if TYPE_CHECKING:
-    from codefleet.app.fleet import Fleet, Place
+    from codefleet.app.answers import Place
+    from codefleet.app.fleet import Fleet
     from codefleet.config import Resolved
     from codefleet.config.detect import Type
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from codefleet.app import documents, projects, reading, targets
+from codefleet.app.answers import Added, Done, Place
 from codefleet.app.documents import Document
 from codefleet.app.overview import Lookout
 from codefleet.app.reading import Stream
@@ -27,39 +28,12 @@ from codefleet.core.model import Engine as EngineRecord
 from codefleet.core.settings import Settings
 from codefleet.engine import decide
 from codefleet.engine.backlog import Backlog, Revision
-from codefleet.ports import Clock, Filter, Page, Presence, Repository, Store, SystemClock, Workspaces
+from codefleet.ports import Clock, Filter, Page, Presence, Store, SystemClock, Workspaces
 
 if TYPE_CHECKING:
     from codefleet.config import Configured
     from codefleet.core.transitions.people import Edit
     from codefleet.engine.engine import Engine
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a person stands: the repository or folder, its project and what is configured there."""
-
-    repository: Repository
-    project: Project
-    settings: Settings
-    fresh: bool
-    """The project was made just now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    task: Task
-    place: Place
-    near: Sequence[Task]
-    """Open tasks with nearly the same title."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What became of several tasks: those that were changed, and why others were not."""
-
-    tasks: Sequence[Task]
-    refused: Sequence[CodeFleetError]
 
 
 @dataclass(frozen=True)

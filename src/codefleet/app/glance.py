@@ -35,6 +35,9 @@ WHERE tally.count > 0 AND tally.status IN (SELECT value FROM json_each(?)) ORDER
 """
 
 
+_HELD = """
+SELECT document FROM task WHERE (hold_on IS NOT NULL OR lift_at IS NOT NULL) AND status = 'pending' AND held = 1 LIMIT ?
+"""
 _TITLES = "SELECT id, document ->> 'title' FROM task WHERE id >= ?1 AND id < ?1 || '~' ORDER BY n DESC LIMIT ?2"
 
 
@@ -95,6 +98,7 @@ def _status(db: apsw.Connection, home: Path) -> stored.Document:
         if now - one["beat_at"] <= SILENT_MS and (one["host"] != here or presence.alive(one["id"]))
     ]
     tasks = _decoded(db.execute(_TASKS, (json.dumps(stored.LOOKED_AT), MOST)))
+    tasks += _decoded(db.execute(_HELD, (MOST,)))
     tally = {name: int(counted.get(name, 0)) for name in STATES}
     return stored.status(tally, engines, _records(db, "agent"), _records(db, "pause"), tasks, now=now)
 

@@ -32,8 +32,8 @@ class Lookout:
     async def status(self) -> Document:
         agents = (await self.store.find(Agent, Filter(), Page(limit=MOST))).items
         tally = await self.store.counts()
-        engines, pauses, tasks = await self.engines(), await self.pauses(), await self.tasks()
-        return documents.status(tally, engines, agents, pauses, tasks, self.now)
+        tasks = [*await self.tasks(), *await self._held()]
+        return documents.status(tally, await self.engines(), agents, await self.pauses(), tasks, self.now)
 
     async def member(self, agent: Agent) -> Document:
         """One agent as it is now."""
@@ -47,6 +47,11 @@ class Lookout:
     async def tasks(self) -> Sequence[Task]:
         """Those that somebody works on or must judge."""
         return (await self.store.find(Task, Filter(status=LOOKED_AT), Page(limit=MOST))).items
+
+    async def _held(self) -> Sequence[Task]:
+        """Pending tasks that may not start."""
+        found = (await self.store.find(Task, Filter(status=(Status.PENDING,)), Page(limit=MOST))).items
+        return [task for task in found if task.hold]
 
     async def pauses(self) -> Sequence[Pause]:
         """Those in force."""
@@ -84,8 +89,7 @@ class Lookout:
         around = Scene(
             engines=await self.engines(), pauses=await self.pauses(), ahead=len(await self.store.ready([], MOST))
         )
-        pending = (await self.store.find(Task, Filter(status=(Status.PENDING,)), Page(limit=MOST))).items
-        reasons = why.idle(await self.store.counts(), around, [task for task in pending if task.hold])
+        reasons = why.idle(await self.store.counts(), around, await self._held())
         return {"task_id": None, "title": None, "status": None, "reasons": reasons}
 
     # -------------------------------------------------------------------------------------------------- live

@@ -22,6 +22,9 @@ AT_WORK = (Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING
 NEAR, FAR = 1 << 16, 1 << 22
 PLACE = 6
 """The low bits of an activity's number that do not count bytes."""
+CHILD = 44
+"""Above these bits an activity's number is that of the child that it comes from."""
+FIRST_PAGE = 64
 NEWS = 0.5
 """Seconds between looks at activity, which wakes nobody."""
 
@@ -75,8 +78,7 @@ class Stream:
     activity: bool = False
     """Activity too."""
     after: str = ""
-    _seen: dict[str, int] = field(default_factory=dict)
-    """The newest activity that was shown of each run."""
+    _seen: Seen = field(default_factory=dict)
 
     @property
     def wants_activity(self) -> bool:
@@ -104,19 +106,14 @@ class Stream:
         """Begin with what comes from now on."""
         self.after = await self.store.position()
         for run in await self._runs():
-            self._seen[run] = await self.store.last_activity(run)
+            mark(self._seen, run, await self.store.last_activity(run))
 
     def _chosen(self, told: Iterable[Document]) -> list[Document]:
         wanted = [one for one in told if not self.run or one["run"] == self.run]
         return [one for one in wanted if not self.kinds or one["kind"] in self.kinds]
 
-    async def _activity(self, seen: dict[str, int]) -> list[Document]:
-        found: list[Document] = []
-        for run in await self._runs():
-            async for item in telemetry(self.store, run, seen.get(run, -1)):
-                seen[run] = item.n
-                found.append(views.telemetry(item))
-        return found
+    async def _activity(self, seen: Seen) -> list[Document]:
+        return [views.telemetry(item) for run in await self._runs() async for item in fresh(self.store, run, seen)]
 
     async def _runs(self) -> list[str]:
         """The runs whose activity is wanted: one, those of a task, or all of which something is there."""
@@ -126,15 +123,38 @@ class Stream:
             task = (await decide.task(self.store, self.task)).value
             return [f"{task.id}.{number}" for number in range(1, task.runs + 1)]
         newest = {item.run for item in await self.store.activity("", -1, PAGE)}
-        return sorted(newest | set(self._seen))
+        return sorted(newest | {run for run, _ in self._seen})
 
 
-async def telemetry(store: Store, run: str, after: int = -1) -> AsyncIterator[Activity]:
-    """A run's activity behind a number."""
-    while page := await store.activity(run, after, PAGE):
+async def telemetry(store: Store, run: str, after: int = -1, before: int = 1 << 62) -> AsyncIterator[Activity]:
+    """A run's activity between two numbers."""
+    limit = FIRST_PAGE
+    while page := await store.activity(run, after, limit):
         for item in page:
+            if item.n >= before:
+                return
             yield item
-        after = page[-1].n
+        after, limit = page[-1].n, PAGE
+
+
+Seen = dict[tuple[str, int], int]
+"""The newest activity that was shown of each run and child. The children of a run write at the same time, so what comes
+from an earlier child may come later."""
+
+
+async def fresh(store: Store, run: str, seen: Seen) -> AsyncIterator[Activity]:
+    """A run's activity that was not shown yet; it counts as shown."""
+    last = await store.last_activity(run)
+    for child in range((last >> CHILD) + 1):
+        after = seen.get((run, child), (child << CHILD) - 1)
+        async for item in telemetry(store, run, after, child + 1 << CHILD):
+            seen[run, child] = item.n
+            yield item
+
+
+def mark(seen: Seen, run: str, last: int) -> None:
+    """Count a run's activity up to here as shown."""
+    seen.update({(run, child): min(last, (child + 1 << CHILD) - 1) for child in range((last >> CHILD) + 1)})
 
 
 # ----------------------------------------------------------------------------------------------------------- logs
@@ -158,15 +178,13 @@ async def tail(store: Store, run: str, count: int) -> list[Document]:
     return [views.telemetry(item) for item in found[-count:]]
 
 
-async def follow_run(store: Store, key: str, after: dict[str, int]) -> AsyncIterator[Document]:
+async def follow_run(store: Store, key: str, seen: Seen) -> AsyncIterator[Document]:
     """What the agents of a task do and say, run after run, until the task rests."""
     while True:
         position = await store.position()
         task = (await decide.task(store, key)).value
         for number in range(max(1, task.runs - 1), task.runs + 1):
-            run = f"{key}.{number}"
-            async for item in telemetry(store, run, after.get(run, -1)):
-                after[run] = item.n
+            async for item in fresh(store, f"{key}.{number}", seen):
                 yield views.telemetry(item)
         if rests(task):
             return

@@ -25,7 +25,9 @@ def moment(at: int | None) -> str | None:
 
 
 LOOKED_AT = ("assigned", "in_progress", "waiting", "verifying", "verified")
-"""The states of the tasks that `status` is about."""
+"""The states of the tasks that `status` is about, beside those that are held."""
+TOLD = ("limit", "trust", "setup")
+"""The kinds of holds that `status` tells of: a person can do something about them."""
 
 
 def status(
@@ -37,7 +39,7 @@ def status(
     *,
     now: int,
 ) -> Document:
-    """The document of `status`: `engines` are those that live, `tasks` those in a state that is looked at."""
+    """The document of `status`: `engines` are those that live, `tasks` those that are looked at."""
     stopping = [one for one in pauses if in_force(one, now)]
     return {
         "manager": {"running": bool(engines), "engines": [engine(one, now) for one in engines]},
@@ -47,7 +49,15 @@ def status(
         "questions": questions(tasks, stopping),
         "conflicts": [],
         "pauses": [pause(one) for one in stopping],
+        "holds": holds(tasks),
     }
+
+
+def holds(tasks: Sequence[Stored]) -> list[Document]:
+    """What keeps pending tasks from starting, and how many of them."""
+    found = [task["hold"] for task in tasks if task["status"] == "pending" and task["hold"]]
+    told = [(hold["kind"], hold["text"]) for hold in found if hold["kind"] in TOLD]
+    return [{"kind": kind, "text": text, "tasks": told.count((kind, text))} for kind, text in sorted(set(told))]
 
 
 def member(value: Stored, engines: Sequence[Stored], tasks: Sequence[Stored], pauses: Sequence[Stored]) -> Document:

@@ -13,7 +13,7 @@ from codefleet.cli.words import clean, since, state
 
 if TYPE_CHECKING:
     from codefleet.app import Fleet
-    from codefleet.app.fleet import Done
+    from codefleet.app.answers import Done
 
 
 @command("answer")

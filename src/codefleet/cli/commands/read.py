@@ -116,7 +116,9 @@ async def _spoken(frame: Frame, fleet: Fleet, target: str, count: int, *, follow
         frame.say(f"nothing of {target} yet: `codefleet why {target}` says where it stands")
     if follow:
         key = (await fleet.task(target)).id
-        seen = {run: last[-1]["data"]["n"]} if last else {}
+        seen: reading.Seen = {}
+        if last:
+            reading.mark(seen, run, last[-1]["data"]["n"])
         async for one in reading.follow_run(fleet.store, key, seen):
             frame.tell(one, spoken)
 

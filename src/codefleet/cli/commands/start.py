@@ -81,8 +81,7 @@ def rest(status: dict[str, Any]) -> str:
 
     judged = "\nsome awaits your judgement: `codefleet review`" if status["tasks"]["verified"] else ""
     held = "\nsome waits: `codefleet why`" if status["tasks"]["pending"] + status["tasks"]["blocked"] else ""
-    asked = waiting(status)
-    return f"{counts(status)}{judged}{held}{chr(10) + asked if asked else ''}"
+    return f"{counts(status)}{judged}{held}\n{waiting(status)}".rstrip()
 
 
 async def watched(frame: Frame, fleet: Fleet, engine: Engine, *, table: bool, verbose: bool = False) -> bool:

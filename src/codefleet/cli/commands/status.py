@@ -83,6 +83,7 @@ def waiting(found: Mapping[str, Any]) -> str:
         f"paused: {pause['selector']}: {words.one_line(pause['reason'])} (codefleet resume {pause['selector']})"
         for pause in found["pauses"]
     ]
+    lines += [f"{words.count(hold['tasks'], 'task')} held: {words.one_line(hold['text'])}" for hold in found["holds"]]
     if found["questions"]:
         lines.append(f"{words.count(len(found['questions']), 'open question')}: `codefleet answer`")
     return "\n".join(lines)
