@@ -47,6 +47,17 @@ async def attempt(act: Callable[[Case, Task], Awaitable[None]], case: Case, task
         log.warning("aftermath", extra={"task_id": case.key, "run": case.run_id, "error": str(error)})
 
 
+async def snapshot(case: Case) -> None:
+    """Keep all refs as they are while the agent comes up, for the audit when its run is over."""
+    if case.workspace is None or not case.workspace.git:
+        return
+    try:
+        refs = await case.parts.workspaces.refs(case.repository)
+        files.write(case.folder / "refs.json", json.dumps(dict(refs)).encode())
+    except (CodeFleetError, OSError) as error:
+        log.warning("no_snapshot", extra={"task_id": case.key, "run": case.run_id, "error": str(error)})
+
+
 async def audit(case: Case, task: Task) -> None:
     """Tell of refs that moved during the run although it had no business with them."""
     before = files.read(case.folder / "refs.json", most=64 << 20)

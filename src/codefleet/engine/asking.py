@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -11,7 +12,7 @@ from codefleet.core.errors import NotAllowed
 from codefleet.core.model import Question, Status, Task
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.core.transitions.change import fact
-from codefleet.engine import artifacts, requests
+from codefleet.engine import artifacts, files, requests
 from codefleet.engine.case import Case
 from codefleet.engine.requests import Request
 
@@ -36,7 +37,10 @@ class Asking:
         """Look at what lies there now."""
         for request in await anyio.to_thread.run_sync(requests.pending, self._folder):
             await self._one(task, request)
-        await self._look_after_question(task)
+        withdrawn = await anyio.to_thread.run_sync(_withdrawn, self._folder)
+        if withdrawn is not None:
+            await self._look_after_withdrawn(self._case.task or task, withdrawn)
+        await self._look_after_question(self._case.task or task)
 
     async def _one(self, task: Task, request: Request) -> None:
         run = self._case.run_of(task)
@@ -66,18 +70,33 @@ class Asking:
         said = f"request {request.number} was refused: {why}"
         await self._case.commit(lambda now, at: Change(now, (fact(now, "error", at, code="request", text=said),)))
 
-    async def _ask(self, task: Task, request: Request) -> None:
+    async def _look_after_withdrawn(self, task: Task, request: Request) -> None:
+        """Its asker was told that the question is parked, and maybe nobody has seen it, or its answer came too late."""
+        run, question = self._case.run_of(task), task.question
+        if run is None or task.status is not Status.IN_PROGRESS or not requests.matches(request, run.token):
+            return
+        known = question if question and question.run == run.id and question.request >= request.number else None
+        if known is None:
+            await self._ask(task, request, live=False)
+        elif known.request == request.number and known.answer is not None:
+            asked = await self._ask(task, request, live=False)
+            if asked is not None:
+                again = replace(asked, answer=known.answer, answered_at=known.answered_at)
+                artifacts.write_answer(self._case.artifacts, again)
+
+    async def _ask(self, task: Task, request: Request, *, live: bool = True) -> Question | None:
         epoch = task.run.epoch if task.run else 0
         text = str(request.data.get("text", ""))[: artifacts.MOST_SUMMARY].strip() or "(no words)"
         given = request.data.get("options")
         options = tuple(str(one)[:200] for one in given[:MOST_OPTIONS]) if isinstance(given, list) else ()
 
         def asked(now: Task, at: At) -> Change:
-            return runs.ask(now, epoch, text, at, options=options, live=True, request=request.number)
+            return runs.ask(now, epoch, text, at, options=options, live=live, request=request.number)
 
         change = await self._case.commit(asked, by=task.assigned_to or "")
         if change.task.question is not None:
             artifacts.ask(self._case.artifacts, change.task.question)
+        return change.task.question
 
     async def _look_after_question(self, task: Task) -> None:
         """Park a live question whose asker or whose time is gone; take an answer that was written by hand."""
@@ -112,3 +131,15 @@ class Asking:
         artifacts.ask(self._case.artifacts, question)
         for request in await anyio.to_thread.run_sync(requests.pending, self._folder):
             requests.reply(self._folder, request, {"parked": True})
+
+
+def _withdrawn(folder: Path) -> Request | None:
+    """The last request, if its asker gave up before it was answered."""
+    names = [path.name.removesuffix(".json") for path in folder.glob("*.json")]
+    number = max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
+    answer = artifacts.parse(files.read(folder / f"{number}{requests.ANSWER}")) if number else None
+    said = artifacts.parse(files.read(folder / f"{number}.json")) if answer and answer.get(requests.GAVE_UP) else None
+    if said is None:
+        return None
+    token, data = said.get("token"), said.get("data")
+    return Request(number=number, token=str(token), data=data if isinstance(data, dict) else {})

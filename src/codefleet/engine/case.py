@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,8 +52,6 @@ class Case:
     """As it was when it was last read or committed here."""
     workspace: Workspace | None = None
     token: str = ""
-    refs: Mapping[str, str] = field(default_factory=dict)
-    """All refs as they were before the agent ran."""
 
     # ------------------------------------------------------------------------------------------------- places
 

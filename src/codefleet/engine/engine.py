@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 import codefleet
 from codefleet.core.errors import AlreadyRunning, CodeFleetError, NoSpace, NotAllowed, StoreUnavailable
@@ -36,6 +37,7 @@ ENDINGS = frozenset({"task_completed", "task_failed", "task_cancelled", "task_re
 """After these, tasks that wait for that one are told."""
 TIME_LIFTS = frozenset({"time", "limit", "scope"})
 MOST_CRASHES = 3
+BEHIND, MOST_BEHIND = 0.02, 2.0
 MOST_LOOKED_AT = 400
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 
@@ -353,9 +355,17 @@ class Engine:
             self._bell.ring()
         closed = running.execution.closed
         if closed is not None:
+            await self._behind()
             await self._patiently(lambda: aftermath.after(case, closed, self._agent(running.slot)))
         self._tidying -= 1
         self._bell.ring()
+
+    async def _behind(self) -> None:
+        """Let those that are about to start go first: nobody waits for what is done afterwards."""
+        with anyio.move_on_after(MOST_BEHIND):
+            await anyio.lowlevel.checkpoint()
+            while not self._draining and any(one.execution.is_starting for one in self._running.values()):  # noqa: ASYNC110  no hurry
+                await anyio.sleep(BEHIND)
 
     async def _crashed(self, running: Running) -> None:
         """The sweep takes the run up again; after a few times it is given up."""

@@ -18,7 +18,7 @@ from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Run,
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.core.transitions.change import fact
 from codefleet.core.verdicts import Kind, Observed, Verdict, judge
-from codefleet.engine import artifacts, decide, prompt, proof, speaking
+from codefleet.engine import aftermath, artifacts, decide, prompt, proof, speaking
 from codefleet.engine.asking import Asking
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
@@ -68,6 +68,11 @@ class Execution:
         self._with: Conversation
 
     # ------------------------------------------------------------------------------------------ from outside
+
+    @property
+    def is_starting(self) -> bool:
+        """Is its agent not running yet?"""
+        return self._stage is None or self._stage is Stage.PREPARE
 
     def notice(self) -> None:
         """The task was changed by somebody else."""
@@ -160,7 +165,9 @@ class Execution:
         if isinstance(made, Declined):
             await self._decline(made.hold)
             return
-        await self._start(await self._with.speak(task, made.text, resume=made.resume))
+        async with anyio.create_task_group() as group:
+            group.start_soon(aftermath.snapshot, self.case)
+            await self._start(await self._with.speak(task, made.text, resume=made.resume))
 
     async def _resume(self, task: Task) -> None:
         """Another engine died between assign and start: the spool tells whether an agent ran."""

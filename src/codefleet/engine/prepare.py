@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,16 +90,7 @@ async def _place(case: Case, task: Task, run: Run, upstreams: Sequence[Task], be
     where = await workspaces.prepare(order)
     if where.git and not case.here:
         await workspaces.exclude(case.repository, ["/.codefleet/run/"])
-    if where.git:
-        case.refs = await _refs(case)
     return where
-
-
-async def _refs(case: Case) -> Mapping[str, str]:
-    """All refs before the agent runs, kept for an engine that ends the run after us."""
-    refs = await case.parts.workspaces.refs(case.repository)
-    files.write(case.folder / "refs.json", json.dumps(dict(refs)).encode())
-    return refs
 
 
 async def _upstreams(case: Case, task: Task) -> list[Task]:
