@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
     from codefleet.app import Fleet
@@ -33,6 +34,8 @@ class Frame:
     @property
     def cwd(self) -> Path:
         """Where the person stands, with `-C`."""
+        from pathlib import Path
+
         from codefleet.core.errors import InvalidInput
 
         try:
@@ -151,7 +154,15 @@ def shared() -> list[click.Parameter]:
     ]
 
 
-HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+def columns() -> int:
+    """How wide the screen is. (`shutil` says the same and takes longer to load than help to show.)"""
+    try:
+        return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(sys.stdout.fileno()).columns
+    except (ValueError, OSError):
+        return 80
+
+
+HELP = {"help_option_names": ["-h", "--help"], "terminal_width": max(50, min(columns(), 100) - 2)}
 
 
 class FleetCommand(click.Command):

@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
@@ -61,7 +60,7 @@ def _debugs() -> bool:
 
 
 def _called() -> str:
-    name = Path(sys.argv[0]).name
+    name = os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib takes longer to load than help to show
     return name if name in {"fleet", "flt", "codefleet-commander"} else "codefleet"
 
 

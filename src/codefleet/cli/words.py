@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from codefleet.cli.frame import columns
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 COLOURS = {
@@ -87,19 +89,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, wide: str = "")
         max(width(name), *(width(row[n]) for row in cells)) if cells else width(name) for n, name in enumerate(head)
     ]
     if wide and sys.stdout.isatty():
-        over = sum(widths) + 2 * (len(head) - 1) - _screen()
+        over = sum(widths) + 2 * (len(head) - 1) - columns()
         at = list(head).index(wide)
         widths[at] = max(12, widths[at] - max(0, over))
         cells = [[cut(cell, widths[at]) if n == at else cell for n, cell in enumerate(row)] for row in cells]
     lines = [_aligned([paint(name, "bold") for name in head], widths)]
     return "\n".join(lines + [_aligned(row, widths) for row in cells])
-
-
-def _screen() -> int:
-    """How many columns the terminal has."""
-    import shutil
-
-    return shutil.get_terminal_size().columns
 
 
 def one_line_of(cell: str) -> str:

@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from codefleet.cli.frame import Frame, command
+from codefleet.cli.frame import HELP, Frame, command
 
 
-@click.group("agent", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("agent", context_settings=HELP)
 def agent() -> None:
     """For agents inside a run: ask a person, report the result."""
 
