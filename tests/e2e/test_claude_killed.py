@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from codefleet.testing.e2e import AGENTS, Engine, Terminal, alive, until
-from codefleet.testing.model_server import Fault, ModelServer, Script, ask, edit, read, say, turn, write
+from codefleet.testing.model_server import Fault, ModelServer, Script, ask, edit, read, say, shell, turn, write
 
 pytestmark = [
     pytest.mark.agents,
@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 Kill = Callable[[Engine, int], None]
+LATER = (turn(say("I wait.")), turn(edit("a", "a", "b")), turn(say("Done.")))
 SILENCE = Fault(kind="stall", where="before")
 
 
@@ -68,7 +69,7 @@ def test_an_agent_outlives_its_engine_and_is_adopted(terminal: Terminal, kill: K
             kill(engine, agent)
         if alone:
             model.release()
-            until(lambda: terminal.children(f"{key}.1")[0].joinpath("out").read_text().count('"type":"result"') == 1)
+            terminal.turns(f"{key}.1", 1)
             terminal.works()
         else:
             with terminal.engine("--until-idle") as engine:
@@ -138,6 +139,48 @@ def test_a_question_is_answered_though_no_engine_lives(terminal: Terminal) -> No
     assert b"straight on" in (terminal.children(f"{key}.1")[0] / "out").read_bytes()
     task = terminal.task(key)
     assert (task["status"], task["attempts"], len(task["runs"])) == ("verified", 0, 1)
+
+
+def test_a_question_that_no_engine_heard_in_time_is_parked_and_not_lost(terminal: Terminal) -> None:
+    asking = shell("codefleet agent ask 'Left or right?' --wait 0.1")
+    with ModelServer([Script("ask", (turn(write("a", "a")), turn(asking, fault=SILENCE), *LATER))]) as model:
+        terminal.begin(model.url)
+        key = terminal.added("Go somewhere")
+        with terminal.engine("--until-idle") as engine:
+            silent(model, 1)
+            engine.kill()
+        model.release()
+        terminal.turns(f"{key}.1", 1)
+        terminal.works()
+        waiting = terminal.task(key)
+        terminal("answer", key, "straight on")
+        terminal.works()
+    assert (waiting["status"], waiting["question"]["text"]) == ("waiting", "Left or right?")
+    parked_and_answered(terminal, model, key)
+
+
+def test_an_answer_that_came_when_nobody_waited_any_more_is_told_in_the_next_run(terminal: Terminal) -> None:
+    asking = shell("codefleet agent ask 'Left or right?' --wait 2")
+    with ModelServer([Script("ask", (turn(write("a", "a")), turn(asking), *LATER))]) as model:
+        terminal.begin(model.url)
+        key = terminal.added("Go somewhere")
+        with terminal.engine("--until-idle") as engine:
+            engine.until("task_waiting")
+            engine.kill()
+        terminal.turns(f"{key}.1", 1)
+        terminal("answer", key, "straight on")
+        terminal.works()
+        terminal.works()
+    parked_and_answered(terminal, model, key)
+
+
+def parked_and_answered(terminal: Terminal, model: ModelServer, key: str) -> None:
+    task = terminal.task(key)
+    assert (task["status"], task["attempts"], task["interruptions"]) == ("verified", 0, 0)
+    assert [run["outcome"] for run in task["runs"]] == ["question", "reported"]
+    told_once(model, "# The task", "# You go on with task")
+    assert "straight on" in model.requests[-1].said
+    assert terminal.git("show", f"{task['branch_name']}:a") == "b"
 
 
 def test_the_work_of_a_killed_agent_is_kept_and_the_next_attempt_knows_of_it(terminal: Terminal) -> None:

@@ -203,6 +203,11 @@ class Terminal:
         """The spools of the agents of a run."""
         return sorted(self.home.spools(run).glob("*-agent"))
 
+    def turns(self, run: str, count: int) -> None:
+        """Wait until the first agent of a run has ended so many turns, whoever listens."""
+        out = self.children(run)[0] / "out"
+        until(lambda: out.read_bytes().count(b'"type":"result"') >= count)
+
     def pid(self, run: str) -> int:
         """The agent's process of a run that works now."""
         [started] = [one for one in self.events("task_started") if one["run"] == run]
