@@ -39,15 +39,18 @@ ENDED_BY = {
 
 
 class Conversation:
-    """`group` is where its listeners live; `bell` rings when there is something new."""
+    """`bell` rings when there is something new; its listeners live where `live_in` says."""
 
-    def __init__(self, case: Case, group: anyio.abc.TaskGroup, bell: Bell) -> None:
+    def __init__(self, case: Case, bell: Bell) -> None:
         self.used = Spent()
         """What the run has used, known when all is ended."""
         self._case = case
-        self._group = group
+        self._group: anyio.abc.TaskGroup | None = None
         self._bell = bell
         self._talks: list[Talk] = []
+
+    def live_in(self, group: anyio.abc.TaskGroup) -> None:
+        self._group = group
 
     @property
     def last(self) -> Talk | None:
@@ -72,6 +75,7 @@ class Conversation:
         case = self._case
         root = str(case.workspace.path) if case.workspace else ""
         self._talks.append(talk)
+        assert self._group is not None  # noqa: S101  given before anything is said
         self._group.start_soon(talk.listen, case.parts.store, case.parts.clock, case.scrubber, root)
 
     async def on(self, task: Task) -> Talk:
@@ -154,6 +158,11 @@ class Conversation:
                 await self._bell.wait(POLL)
         await self._count()
         return last.child.status() if last is not None else ChildStatus()
+
+    async def record(self) -> None:
+        """Write what was said and is not written yet."""
+        for talk in self._talks:
+            await talk.record(self._case.parts.store)
 
     async def _say_farewell(self, talk: Talk) -> None:
         line = self._case.driver.farewell() if self._case.driver.capabilities.live else b""

@@ -353,6 +353,7 @@ class Engine:
         finally:
             self._running.pop(case.run_id, None)
             self._bell.ring()
+        await running.execution.record()
         closed = running.execution.closed
         if closed is not None:
             await self._behind()

@@ -65,7 +65,7 @@ class Execution:
         self._stage: Stage | None = None
         self._scope = anyio.CancelScope()
         self._asking = Asking(case)
-        self._with: Conversation
+        self._with = Conversation(case, self._bell)
 
     # ------------------------------------------------------------------------------------------ from outside
 
@@ -88,6 +88,10 @@ class Execution:
         self._draining = True
         self._news.ring()
 
+    async def record(self) -> None:
+        """Write what its agents said and is not written yet; nobody waits for that."""
+        await self._with.record()
+
     # ------------------------------------------------------------------------------------------------ stages
 
     async def run(self) -> None:
@@ -101,7 +105,7 @@ class Execution:
             Stage.END: self._end,
         }
         async with anyio.create_task_group() as group:
-            self._with = Conversation(self.case, group, self._bell)
+            self._with.live_in(group)
             if not self._fresh:
                 await self.case.stop_children(agents=False)
             group.start_soon(self._watch)

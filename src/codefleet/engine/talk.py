@@ -25,6 +25,8 @@ MOST_WAITING = 10_000
 """Activity that is kept in memory while the store takes none; telemetry may be lost, memory may not grow."""
 GATHER = 0.1
 """Seconds in which activity is gathered into one write."""
+PAUSE = 1.0
+"""Seconds before a store that would not take activity is asked again."""
 MOST_TEXT = 16 << 10
 
 
@@ -125,21 +127,28 @@ class Talk:
 
     async def _record(self, store: Store) -> None:
         """Write activity a batch at a time; what was recorded before is known by its number."""
-        while True:
+        while not (self.heard_all and not self._activity):
             await self._more.wait()
             if not self.heard_all:
                 await anyio.sleep(GATHER)
-            batch = self._activity
-            self._activity = []
-            try:
-                if batch:
-                    await store.log(batch)
-            except StoreError as error:
-                log.warning("activity_waits", extra={"run": self.run, "error": error.message})
-                self._activity = batch + self._activity
-                await anyio.sleep(1)
-            if self.heard_all and not self._activity:
-                return
+            if not await self.record(store):
+                await anyio.sleep(PAUSE)
+
+    async def record(self, store: Store) -> bool:
+        """Write what is not written yet; False when the store would not take it now."""
+        batch, self._activity = self._activity, []
+        try:
+            if batch:
+                await store.log(batch)
+        except StoreError as error:
+            log.warning("activity_waits", extra={"run": self.run, "error": error.message})
+            self._activity = batch + self._activity
+            self._more.ring()
+            return False
+        except anyio.get_cancelled_exc_class():
+            self._activity = batch + self._activity
+            raise
+        return True
 
     async def tell(self, path: Path, round_: int, text: str, uuid: str) -> None:
         """A further message to a live session: kept first, then given."""
