@@ -40,7 +40,7 @@ def between(cwd: Path, base: str, head: Head, *more: git.Call, left_out: Sequenc
         tree=said["tree"].text if "tree" in said else head.tree,
         files=tuple(_files(said["files"].out)) if "files" in said else (),
         commits=tuple(said["commits"].text.split()) if "commits" in said else (head.commit,),
-        left_out=tuple(left_out),
+        left_out=tuple(map(git.shown, left_out)),
     )
 
 
@@ -54,7 +54,7 @@ def _files(out: bytes) -> Iterator[FileChange]:
         else:
             added, removed, path = item.split("\t", 2)
             yield FileChange(
-                path=path,
+                path=git.shown(path),
                 change_type=_TYPES.get(kinds.get(path, ""), "modified"),
                 lines_added=_count(added),
                 lines_removed=_count(removed),

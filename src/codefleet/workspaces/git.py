@@ -41,6 +41,11 @@ _QUIET = {
 }
 
 
+def shown(name: str) -> str:
+    """A file's name as text that can be stored: bytes that are no UTF-8 are spelled out."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
 def configuration(values: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that give git these settings."""
     pairs = list(values.items())

@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 PATIENCE = 120.0
 """Seconds to wait for the repository's lock before saying who is in the way."""
-_STILL = 0.5
-"""Seconds that a lock file of git must stay as it is before it counts as left behind."""
+_STILL = 0.5 if Path("/proc/self").exists() else 10.0
+"""Seconds that a lock file of git must stay as it is before it counts as left behind; longer where we can not see
+whether a git is at work."""
 _CALLS = 10
 _LIVING = 15.0
 """Seconds to wait for a live git that holds a lock."""
@@ -119,7 +120,7 @@ def _seen(file: Path) -> tuple[int, int, int] | None:
 
 
 def _gits_in(path: Path) -> bool:
-    """Does a live git work in this folder? (Where there is no /proc the wait has to do.)"""
+    """Does a live git work in this folder?"""
     return any(_is_git(process) and _is_within(process / "cwd", path) for process in Path("/proc").glob("[0-9]*"))
 
 

@@ -17,7 +17,8 @@ def of(tree: Tree, task: str, number: int, who: commits.Identity) -> Salvaged | 
         return None
     ref = refs.salvage(task, number)
     made = _commit(tree, seen, ref, commits.message("Work that was not saved", task, number), who)
-    return Salvaged(ref=ref, commit=made, files=seen.files, left_out=seen.sorted.left_out)
+    files, left_out = (tuple(map(git.shown, names)) for names in (seen.files, seen.sorted.left_out))
+    return Salvaged(ref=ref, commit=made, files=files, left_out=left_out)
 
 
 def is_held(tree: Tree, commit: str) -> bool:

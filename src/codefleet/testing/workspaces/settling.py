@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -72,6 +73,18 @@ class SettleContract(Suite):
         made = await settled(workspaces, where)
         assert sorted(file.path for file in made.files) == sorted(names)
         assert made.left_out == ()
+
+    async def test_a_name_that_is_no_text_is_spelled_out(self, workspaces: Workspaces, ground: Ground) -> None:
+        where = await workspaces.prepare(ground.order())
+        try:
+            (where.path / os.fsdecode(b"odd\xff")).write_text("x\n")
+        except OSError:
+            return  # some file systems take no such name
+        kept = await workspaces.salvage(where, task_id="t1", number=1)
+        assert kept is not None
+        assert kept.files == ("odd\\xff",)
+        assert (await settled(workspaces, where)).files == (change("odd\\xff", "created", 1),)
+        assert ground.dirt(where.path) == ""
 
     async def test_symlinks_modes_and_binaries_are_kept(self, workspaces: Workspaces, ground: Ground) -> None:
         where = await workspaces.prepare(ground.order())
@@ -174,6 +187,18 @@ class SettleContract(Suite):
         assert "<<<<<<<" in ground.git("show", f"{made.head}:a.txt")
         assert theirs in ground.git("log", "-1", "--format=%P", made.head)
         assert ground.git("status", cwd=where.path).count("merging") == 0
+        assert ground.dirt(where.path) == ""
+
+    async def test_a_merge_in_which_one_side_deleted_is_committed_as_it_stands(
+        self, workspaces: Workspaces, ground: Ground
+    ) -> None:
+        where = await workspaces.prepare(ground.order())
+        ground.commit({"a.txt": None, "src/b.txt": "ours\n"}, cwd=where.path)
+        ground.commit({"a.txt": "theirs\n", "src/b.txt": None})
+        assert ground.tried("merge", "main", cwd=where.path).returncode == 1
+        (where.path / "a.txt").unlink()
+        made = await settled(workspaces, where)
+        assert ground.names(made.head) == ["src/b.txt"]
         assert ground.dirt(where.path) == ""
 
     async def test_a_rebase_that_was_cut_off_is_taken_back_and_kept(
