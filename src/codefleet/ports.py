@@ -469,7 +469,9 @@ class Workspaces(Protocol):
 
     async def prepare(self, order: WorkspaceOrder) -> Workspace:
         """Make the workspace, or take the one that an earlier run or a crashed engine left; idempotent. Its base is
-        the target with the upstream heads merged in memory, pinned as `refs/codefleet/base/<task>/<n>`."""
+        the target with the upstream heads merged in memory, pinned as `refs/codefleet/base/<task>/<n>`; a later run
+        goes on with its task's branch and base, joined with upstream heads that are new. What was prepared for this
+        very run is taken as it stands: its agent may be at work in it."""
         ...
 
     async def copy_files(self, repository: Path, workspace: Path, patterns: Sequence[str]) -> Sequence[str]:
@@ -491,7 +493,9 @@ class Workspaces(Protocol):
 
     async def settle(self, workspace: Workspace, *, task_id: str, number: int, title: str) -> ChangeSet:
         """Commit what the agent left uncommitted (secrets and bulk excluded), record the head as
-        `refs/codefleet/heads/<task>/<n>`, and say what the run produced. Idempotent."""
+        `refs/codefleet/heads/<task>/<n>`, and say what the run produced. Idempotent. Nothing is committed in a folder
+        that is worked on in place (mode `here`): there the head is a commit beside its branch. `GitError` when a
+        person switched the worktree to another branch or removed it."""
         ...
 
     async def salvage(self, workspace: Workspace, *, task_id: str, number: int) -> Salvaged | None:
@@ -504,7 +508,8 @@ class Workspaces(Protocol):
         ...
 
     async def release(self, workspace: Workspace, *, task_id: str) -> str:
-        """Remove the worktree when all in it is saved; returns why it was kept, or an empty string. The branch stays."""
+        """Remove the worktree when all in it is saved; returns why it was kept, or an empty string. The branch stays;
+        what no commit may hold moves to the quarantine."""
         ...
 
     async def diff(self, repository: Path, base: str, head: str) -> str: ...
