@@ -86,8 +86,9 @@ class Asking:
 
     async def _ask(self, task: Task, request: Request, *, live: bool = True) -> Question | None:
         epoch = task.run.epoch if task.run else 0
-        text = str(request.data.get("text", ""))[: artifacts.MOST_SUMMARY].strip() or "(no words)"
-        given = request.data.get("options")
+        data = self._case.scrubber.data(request.data)
+        text = str(data.get("text", ""))[: artifacts.MOST_SUMMARY].strip() or "(no words)"
+        given = data.get("options")
         options = tuple(str(one)[:200] for one in given[:MOST_OPTIONS]) if isinstance(given, list) else ()
 
         def asked(now: Task, at: At) -> Change:

@@ -121,7 +121,8 @@ class Conversation:
             return ENDED_BY[status.ended_by]
         if status.exec_error:
             return Outcome.DRIVER_ERROR, status.exec_error
-        ending = self._case.driver.conclude(talk.progress, status, speaking.errors(self._case, talk.name))
+        errors = self._case.scrubber.text(speaking.errors(self._case, talk.name))
+        ending = self._case.driver.conclude(talk.progress, status, errors)
         return FAILURES.get(ending.kind), ending.reason
 
     def resumed_in_vain(self, talk: Talk) -> bool:

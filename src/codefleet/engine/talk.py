@@ -106,12 +106,12 @@ class Talk:
             self._bell.ring()
 
     def _take(self, line: Line, clock: Clock, scrub: Scrubber, root: str) -> None:
-        events = self.driver.parse(line.data)
+        events = [Event(event.kind, scrub.data(event.data)) for event in self.driver.parse(line.data)]
         for part, event in enumerate(events):
             if not self._is_taken_before(event):
                 self.progress = fold(self.progress, event)
             if event.kind in ACTIVITY_KINDS:
-                self._note(_named_from(root, event), position(self.name, line.offset, part), clock.now(), scrub)
+                self._note(_named_from(root, event), position(self.name, line.offset, part), clock.now())
         if any(event.kind in {"turn_ended", "message_taken"} for event in events):
             self._bell.ring()
 
@@ -119,10 +119,9 @@ class Talk:
         """What is said again is acknowledged again, and begins no turn."""
         return event.kind == "message_taken" and event.data.get("uuid") in self.progress.taken
 
-    def _note(self, event: Event, n: int, now: int, scrub: Scrubber) -> None:
+    def _note(self, event: Event, n: int, now: int) -> None:
         if len(self._activity) < MOST_WAITING:
-            data = scrub.data(_cut(event.data))
-            self._activity.append(Activity(run=self.run, n=n, at=now, kind=event.kind, data=data))
+            self._activity.append(Activity(run=self.run, n=n, at=now, kind=event.kind, data=_cut(event.data)))
         self._more.ring()
 
     async def _record(self, store: Store) -> None:
