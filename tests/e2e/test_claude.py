@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codefleet.testing.e2e import AGENTS, Terminal, environ_of
+from codefleet.testing.e2e import AGENTS, KEY, Terminal, environ_of
 from codefleet.testing.model_server import Fault, ModelServer, Script, ask, edit, say, shell, turn, write
 
 pytestmark = [
@@ -192,23 +192,47 @@ def test_an_expired_login_pauses_the_account_with_one_question_that_any_answer_l
     expired = Fault(kind="http", status=401, times=-1)
     with ModelServer([Script("out", (turn(say("never"), fault=expired),))]) as nobody:
         terminal.begin(nobody.url, CLAUDE_CODE_MAX_RETRIES="0")
-        keys = [terminal.added("One"), terminal.added("Two")]
+        keys = {terminal.added("One"), terminal.added("Two")}
         terminal.works()
         paused = terminal("status", "--json").data
-        [asked] = terminal("answer", "--json").data
-        before = [terminal.task(key) for key in keys]
-        why = terminal("why", keys[0]).out
+        before = terminal("tasks", "--all", "--json").data
+        why = [terminal("why", key).out for key in keys]
         tried = len(nobody.requests)
+    [asked] = paused["questions"]
     with ModelServer([Script("in", (turn(write("a", "a")), turn(say("Done."))))]) as model:
         terminal.configure(model.url)
         terminal("answer", asked["id"], "I have logged in again")
         terminal.works()
     assert tried == 2
     assert [pause["selector"] for pause in paused["pauses"]] == ["account:claude"]
-    assert [question["id"] for question in paused["questions"]] == [asked["id"]]
+    assert {task["id"] for task in before} == keys
     assert {(task["status"], task["attempts"], task["interruptions"]) for task in before} == {("pending", 0, 0)}
-    assert sum(len(task["runs"]) for task in before) == 2
-    assert "account:claude" in why
-    after = [terminal.task(key) for key in keys]
+    assert all("account:claude" in said for said in why)
+    after = terminal("tasks", "--all", "--json").data
     assert {(task["status"], task["attempts"]) for task in after} == {("verified", 0)}
-    assert terminal("answer", "--json").data == []
+    now = terminal("status", "--json").data
+    assert (now["pauses"], now["questions"]) == ([], [])
+
+
+def test_a_key_that_the_agent_lets_slip_is_in_no_record(terminal: Terminal) -> None:
+    script = Script(
+        "slip",
+        (
+            turn(say(f"My key is {KEY}."), write("a", "a")),
+            turn(ask(f"May I use {KEY}?", KEY, "no")),
+            turn(say(f"I used {KEY}.")),
+        ),
+    )
+    with ModelServer([script]) as model:
+        terminal.begin(model.url, gate="env")
+        key = terminal.added("Use it")
+        with terminal.engine("--until-idle") as engine:
+            engine.until("task_waiting")
+            [asked] = terminal("answer", "--json").data
+            terminal("answer", key, "yes")
+            assert engine.wait() == 0
+    assert (asked["text"], asked["options"]) == ("May I use [secret]?", ["[secret]", "no"])
+    assert "My key is [secret]." in engine.shown
+    task = terminal.task(key)
+    assert (task["status"], task["result_summary"]) == ("completed", "I used [secret].")
+    assert "[secret]" in terminal("logs", key).out

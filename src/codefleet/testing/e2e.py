@@ -23,6 +23,7 @@ DEADLINE = 60.0
 KEY = "sk-ant-the-key-that-nobody-may-see"
 HINT = "hush-hush-in-the-configuration"
 """Another secret: one that stands in the agent type's `env`."""
+SECRETS = (KEY, HINT)
 _IDENTITY = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -119,6 +120,7 @@ class Terminal:
             check=False,
         )
         assert code is None or done.returncode == code, f"{command} {words}: {done.returncode}\n{done.stderr}"
+        assert not [secret for secret in SECRETS if secret in done.stdout + done.stderr], f"{command} {words}"
         return Said(done.returncode, done.stdout, done.stderr)
 
     def _argv(self, command: str, *words: str) -> list[str]:
@@ -214,17 +216,15 @@ class Terminal:
         return int(started["data"]["pid"])
 
     def leaks(self, secret: str) -> list[str]:
-        """Files of the home and of the screens that hold a secret though they must not: only the raw spools of the
-        agent and the person's own settings may, and nobody else may read those."""
-        private = [self.home.path / "spool", self.home.settings]
+        """Files of the home and of the screens that hold a secret though they must not. What an agent was given and
+        wrote itself, and the person's own settings, may, and nobody else may read those."""
         places = [*self.home.path.rglob("*"), *self.path.glob("screen-*")]
         holding = [place for place in places if place.is_file() and secret.encode() in _read(place)]
-        return [
-            str(place)
-            for place in holding
-            if not any(place.is_relative_to(one) for one in private)
-            or (place != self.home.settings and _open_to_others(place))
-        ]
+        return [str(place) for place in holding if not self._may_hold(place)]
+
+    def _may_hold(self, place: Path) -> bool:
+        raw = place.is_relative_to(self.home.path / "spool") or place.parent.name == ".requests"
+        return place == self.home.settings or (raw and not _open_to_others(place))
 
 
 def _read(place: Path) -> bytes:
