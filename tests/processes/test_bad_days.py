@@ -10,7 +10,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio.abc import TaskStatus
 
 from codefleet.core.errors import Failed
 from codefleet.ports import Child, ChildState, SystemClock
@@ -157,25 +156,20 @@ async def test_a_stopped_nursery_is_replaced(processes: Spools, tmp_path: Path) 
     assert nurseries(processes) != [nursery]
 
 
-async def test_where_no_guard_comes_nothing_will_ever_run(tmp_path: Path) -> None:
+@pytest.fixture
+def cursed(tmp_path: Path) -> Path:
+    """A spool in which every guard crashes before it has begun."""
+    (tmp_path / "spool" / "ctl").mkdir(parents=True)
+    return tmp_path / "spool"
+
+
+async def test_where_no_guard_stays_nothing_will_ever_run(cursed: Path, tmp_path: Path) -> None:
     processes = Spools(SystemClock(), within=0.5)
     await processes.open()
-
-    async def keep_killing(task_status: TaskStatus[None]) -> None:
-        task_status.started()
-        while True:
-            for nursery in nurseries(processes):
-                kill(nursery)
-            await anyio.sleep(0.001)
-
-    with anyio.fail_after(DEADLINE):
-        async with anyio.create_task_group() as group:
-            await group.start(lambda *, task_status: keep_killing(task_status))
-            with pytest.raises(Failed, match="no guard came"):
-                await processes.start(tmp_path / "spool", shell("touch ran", tmp_path))
-            group.cancel_scope.cancel()
-    assert processes.peek(tmp_path / "spool").state is ChildState.ABSENT
-    assert await processes.adopt(tmp_path / "spool") is None
+    with anyio.fail_after(DEADLINE), pytest.raises(Failed, match="no guard came"):
+        await processes.start(cursed, shell("touch ran", tmp_path))
+    assert processes.peek(cursed).state is ChildState.ABSENT
+    assert await processes.adopt(cursed) is None
     await processes.close()
     assert not (tmp_path / "ran").exists()
 
