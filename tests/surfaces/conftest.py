@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from codefleet.cli.running import run
 from codefleet.core.layout import Home
 from codefleet.core.model import Aggregate
-from codefleet.ports import SystemClock
+from codefleet.ports import Store, SystemClock
 from codefleet.stores.sqlite import SqliteStore
 
 
@@ -82,15 +83,23 @@ class Person:
     def store(self, *things: Aggregate) -> None:
         """Put aggregates into the store as they are."""
 
-        async def put() -> None:
-            store = SqliteStore(self.home.database, wake=self.home.wake, backups=self.home.backups, clock=SystemClock())
-            await store.open()
+        async def put(store: Store) -> None:
             for thing in things:
                 await store.add(thing)
+
+        self.with_store(put)
+
+    def with_store(self, act: Callable[[Store], Awaitable[object]]) -> None:
+        """Do something to the store itself."""
+
+        async def opened() -> None:
+            store = SqliteStore(self.home.database, wake=self.home.wake, backups=self.home.backups, clock=SystemClock())
+            await store.open()
+            await act(store)
             await store.close()
 
         self.home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        anyio.run(put)
+        anyio.run(opened)
 
     def git(self, *args: str) -> str:
         return git(self.cwd, *args)

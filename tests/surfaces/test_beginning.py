@@ -101,6 +101,15 @@ def test_trust_lets_tasks_go_that_waited_for_it(person: Person) -> None:
     assert person("show", key, "--json").data["hold"] is None
 
 
+def test_an_agent_type_that_awaits_trust_may_be_asked_for(person: Person) -> None:
+    (person.cwd / "codefleet.toml").write_text('[agents.own]\ndriver = "command"\ncommand = ["touch", "done"]\n')
+    key = person.added("First", "--agent", "own")
+    assert person("start", "--until-idle", "-q").code == 0
+    assert person("show", key, "--json").data["hold"]["kind"] == "trust"
+    assert person("edit", key, "--agent", "own", "-p", "5").code == 0
+    assert person("add", "Second", "--agent", "other").code == 2
+
+
 # --------------------------------------------------------------------------------------------------------- config
 
 
@@ -131,6 +140,30 @@ def test_a_setting_that_makes_no_sense_is_refused_and_nothing_changes(person: Pe
 def test_config_set_writes_the_project_s_file_when_asked(person: Person) -> None:
     person("config", "set", "--project", "limits.attempts=2")
     assert tomllib.loads((person.cwd / "codefleet.toml").read_text()) == {"limits": {"attempts": 2}}
+
+
+def test_config_set_writes_the_project_s_file_wherever_it_lies(person: Person) -> None:
+    file = person.cwd / ".codefleet" / "config.toml"
+    file.parent.mkdir()
+    file.write_text("[limits]\nattempts = 3 # enough\n")
+    assert person("config", "set", "--project", "limits.rounds=2", "--json").data["path"] == str(file)
+    assert file.read_text() == "[limits]\nattempts = 3 # enough\nrounds = 2\n"
+    assert not (person.cwd / "codefleet.toml").exists()
+
+
+def test_config_set_in_no_project_is_refused(person: Person) -> None:
+    person.cwd = person.cwd.parent
+    said = person("config", "set", "--project", "limits.attempts=2")
+    assert said.code == 2
+    assert "this is no project" in said.err
+
+
+@pytest.mark.parametrize("args", [["config"], ["config", "validate"], ["trust", "--show"], ["trust", "--revoke"]])
+def test_settings_are_shown_without_a_store_and_whatever_its_condition(person: Person, args: list[str]) -> None:
+    assert "there is no fleet" not in person(*args).err
+    person.home.path.mkdir(mode=0o700, exist_ok=True)
+    person.home.database.write_bytes(b"no database at all" * 100)
+    assert person(*args).code == 0
 
 
 def test_config_validate_names_each_error_with_its_line(person: Person) -> None:

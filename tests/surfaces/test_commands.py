@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from codefleet import __version__
-from codefleet.core.model import Agent, Hold, Pause, Question, Status, Task
+from codefleet.core.model import Activity, Agent, Engine, Hold, Pause, Question, Status, Task
+from codefleet.core.transitions import runs
 from codefleet.testing import samples
 
 if TYPE_CHECKING:
     from tests.surfaces.conftest import Person
+
+    from codefleet.ports import Store
 
 TASK = """
 task_id title description status priority assigned_to depends_on blocked_by file_scope labels branch_name pr_url
@@ -94,6 +98,15 @@ def test_status_has_every_field_and_says_what_waits_for_a_person(person: Person)
     words = person("status").out
     assert "paused: agent:claude: expired login" in words
     assert "3 open questions" in words
+
+
+def test_an_engine_is_as_busy_as_the_tasks_in_its_hands_whatever_it_said_last(person: Person) -> None:
+    now = time.time_ns() // 1_000_000
+    waiting = replace(samples.pending(), id="bbbbbbbb")
+    person.store(samples.started(), waiting, Engine(id="e_1", host="other", pid=1, version="0", slots=1, beat_at=now))
+    engines = person("status", "--json").data["manager"]["engines"]
+    assert [one["busy"] for one in engines] == [1]
+    assert person("why", waiting.id, "--json").data["reasons"][0]["rule"] == "slots"
 
 
 # ------------------------------------------------------------------------------------------------------- lists
@@ -301,6 +314,50 @@ def test_the_log_of_a_task_is_read_from_the_store_and_what_is_not_there_is_said(
     assert person("logs", key).code == 0
 
 
+def test_an_event_tells_until_when_as_a_time(person: Person) -> None:
+    hold = Hold(kind="time", text="later", until=1_700_000_000_000)
+    task, at = samples.assigned(), samples.BY
+    change = runs.decline(task, task.epoch, hold, at)
+    person.store(task)
+
+    async def decline(store: Store) -> None:
+        [held] = await store.get(Task, [task.id])
+        await store.commit(held, change.task, change.facts)
+
+    person.with_store(decline)
+    told = {one["kind"]: one["data"] for one in map(json.loads, person("events", "--json").out.splitlines())}
+    assert told["task_held"]["until"] == "2023-11-14T22:13:20.000Z"
+    assert told["task_declined"]["hold"]["until"] == "2023-11-14T22:13:20.000Z"
+    assert "until=22:13:20" in person("events", "--type", "task_held").out
+    assert '"until": "2023-11-14T22:13:20.000Z"' in person("task", task.id, "log").out
+
+
+def test_logs_name_the_tool_that_failed_and_say_how_gates_ended(person: Person) -> None:
+    person.store(samples.started())
+    said: list[tuple[str, dict[str, Any]]] = [
+        ("tool_call", {"id": "t1", "name": "Bash", "input": "make", "status": "started"}),
+        ("tool_call", {"id": "t1", "status": "error"}),
+        ("tool_call", {"id": "t1", "status": "ok"}),
+        ("tool_call", {"id": "before", "status": "error"}),
+        ("setup_output", {"command": "npm ci", "exit_code": 0, "text": "much\n"}),
+        ("gate_output", {"command": "pytest -q", "exit_code": 1, "text": "1 failed\nsad\n"}),
+        ("gate_output", {"command": "lint", "exit_code": None, "text": ""}),
+    ]
+    items = [Activity(run="aaaaaaaa.1", n=n, at=5, kind=kind, data=data) for n, (kind, data) in enumerate(said)]
+    person.with_store(lambda store: store.log(items))
+    assert [line[10:] for line in person("logs", "aaaaaaaa").out.splitlines()] == [
+        "> Bash make",
+        "> Bash (error)",
+        "> a tool (error)",
+        "[setup] npm ci: green",
+        "[gate] pytest -q: exit 1",
+        "1 failed",
+        "sad",
+        "[gate] lint: exit unknown",
+    ]
+    assert len(person("logs", "aaaaaaaa", "--json").data) == len(said)
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "x"])
 def test_a_number_of_lines_must_be_positive(person: Person, number: str) -> None:
     assert person("log", number).code == 2
@@ -322,7 +379,7 @@ def test_what_is_only_read_makes_no_home(person: Person) -> None:
     for args in (["status"], ["tasks"], ["why"], ["events"], ["answer"], ["review"], ["logs"], ["config"], ["doctor"]):
         person(*args)
     assert not person.home.path.exists()
-    assert "codefleet init" in person("status").err
+    assert person("status").err.count("`codefleet init` makes one") == 1
 
 
 def test_the_home_belongs_to_its_owner_alone(person: Person) -> None:

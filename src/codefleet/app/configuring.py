@@ -46,16 +46,23 @@ def file(home: Home, folder: Path | None, *, project: bool) -> Path:
     if not project:
         return home.settings
     if folder is None:
-        raise InvalidInput("this is no project", hint="go to a repository, or name one with -C")
+        raise no_project()
     return target.project_file(folder)
+
+
+def no_project() -> InvalidInput:
+    """What to say where a project is needed and none is."""
+    return InvalidInput("this is no project", hint="go to a repository, or name one with -C")
 
 
 def change(home: Home, folder: Path | None, assignments: Iterable[str], *, project: bool) -> Path:
     """Set values in the home's file or in the project's; which file it was."""
     homes.make(home)
-    if project:
-        return edit.set_in_project(home, assignments, file(home, folder, project=True).parent)
-    return edit.set_in_home(home, assignments, folder)
+    if not project:
+        return edit.set_in_home(home, assignments, folder)
+    if folder is None:
+        raise no_project()
+    return edit.set_in_project(home, assignments, folder)
 
 
 def problems(home: Home, folder: Path | None) -> list[Document]:

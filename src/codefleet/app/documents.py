@@ -177,10 +177,6 @@ def member(value: Agent, engines: Sequence[Engine], tasks: Sequence[Task], pause
     return stored.member(_plain(value), *plain)
 
 
-def engine(value: Engine, now: Instant) -> Document:
-    return stored.engine(_plain(value), now)
-
-
 def pause(value: Pause) -> Document:
     return stored.pause(_plain(value))
 

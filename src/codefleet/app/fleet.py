@@ -363,7 +363,7 @@ def _kind(target: Target) -> str:
 
 
 def _known_agent(name: str, settings: Settings) -> None:
-    if not name or name in settings.agents:
+    if not name or name in settings.agents or name in settings.agents_awaiting_trust:
         return
     near = difflib.get_close_matches(name, settings.agents, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(settings.agents))}"

@@ -20,13 +20,15 @@ async def open_fleet(
     cwd: Path,
     flags: Mapping[str, str] | None = None,
     create: bool = True,
+    backlog: bool = True,
 ) -> AsyncIterator[Fleet]:
-    """The fleet of a home. Without `create` a home that is not there reads as an empty one and stays away."""
+    """The fleet of a home. Without `create` a home that is not there reads as an empty one and stays away; without
+    `backlog` its store is not opened, whatever its condition: settings are all that is asked for."""
     clock = SystemClock()
-    missing = not create and not homes.exists(home)
+    missing = backlog and not create and not homes.exists(home)
     if create:
         homes.make(home)
-    store = _store(home, clock, memory=missing)
+    store = _store(home, clock, memory=missing or not backlog)
     await store.open()
     try:
         yield Fleet(home, store, environ, cwd, flags or {}, clock, missing=missing)

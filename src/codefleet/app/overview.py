@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codefleet.app import documents, reading, stored, why
 from codefleet.app.documents import Document
@@ -44,6 +45,11 @@ class Lookout:
         found = await self.store.engines()
         return [one for one in found if self.now - one.beat_at <= self.silent * 1000 and self.alive(one)]
 
+    async def _workers(self) -> Sequence[Engine]:
+        """Engines that live, each with what it works on now: its beat may be older."""
+        at_work = Counter(task.open_run.engine for task in await self.tasks() if task.open_run)
+        return [replace(one, busy=at_work[one.id]) for one in await self.engines()]
+
     async def tasks(self) -> Sequence[Task]:
         """Those that somebody works on or must judge."""
         return (await self.store.find(Task, Filter(status=LOOKED_AT), Page(limit=MOST))).items
@@ -75,7 +81,7 @@ class Lookout:
         name = task.agent or settings.agent.default
         account = settings.agents[name].account if name in settings.agents else ""
         return Scene(
-            engines=await self.engines() if task.status not in TERMINAL else (),
+            engines=await self._workers() if task.status not in TERMINAL else (),
             pauses=await self.pauses() if ready else (),
             stopped_by=frozenset(
                 {"fleet", f"agent:{name}", f"account:{account or name}", f"project:{task.project}", f"task:{task.id}"}
@@ -87,7 +93,7 @@ class Lookout:
     async def idle(self) -> Document:
         """Why nothing runs, or what does."""
         around = Scene(
-            engines=await self.engines(), pauses=await self.pauses(), ahead=len(await self.store.ready([], MOST))
+            engines=await self._workers(), pauses=await self.pauses(), ahead=len(await self.store.ready([], MOST))
         )
         reasons = why.idle(await self.store.counts(), around, await self._held())
         return {"task_id": None, "title": None, "status": None, "reasons": reasons}
@@ -119,11 +125,11 @@ def _doing(one: Activity) -> str:
     """In a few words what an agent did last."""
     data = one.data
     words = {
-        "tool_call": f"{data.get('name')} {_plain(data.get('input'))}",
+        "tool_call": f"{data['name']} {_plain(data.get('input'))}" if data.get("name") else "",
         "file_changed": f"changed {data.get('path')}",
         "message": str(data.get("text", "")),
-        "gate_output": f"gate {data.get('gate') or ''}",
-        "setup_output": "setup",
+        "gate_output": f"gate {data.get('command') or ''}",
+        "setup_output": f"setup {data.get('command') or ''}",
         "permission_denied": f"denied: {data.get('tool')}",
     }
     return " ".join(words.get(one.kind, "").split())[:200]

@@ -42,7 +42,7 @@ def status(
     """The document of `status`: `engines` are those that live, `tasks` those that are looked at."""
     stopping = [one for one in pauses if in_force(one, now)]
     return {
-        "manager": {"running": bool(engines), "engines": [engine(one, now) for one in engines]},
+        "manager": {"running": bool(engines), "engines": [engine(one, tasks, now) for one in engines]},
         "agents": [member(one, engines, tasks, stopping) for one in agents],
         "tasks": dict(tally),
         "unproven": sum(task["proven"] is False for task in tasks if task["awaiting"]),
@@ -138,9 +138,11 @@ def agent(value: Stored) -> Document:
     }
 
 
-def engine(value: Stored, now: int) -> Document:
+def engine(value: Stored, tasks: Iterable[Stored], now: int) -> Document:
+    """An engine as it is now; its beat may be older than what it works on."""
     return {
-        **{name: value[name] for name in ("id", "host", "pid", "version", "slots", "busy", "draining")},
+        **{name: value[name] for name in ("id", "host", "pid", "version", "slots", "draining")},
+        "busy": sum(one["run"]["engine"] == value["id"] for one in tasks if _has_run(one)),
         "name": value["name"] or None,
         "since": moment(value["since"]),
         "beat_age_s": round(max(0, now - value["beat_at"]) / 1000, 3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -30,6 +30,7 @@ class Frame:
     json: bool = False
     debug: bool = False
     quiet: bool = False
+    said: set[str] = field(default_factory=set)
 
     @property
     def cwd(self) -> Path:
@@ -60,19 +61,26 @@ class Frame:
         return Home(self.home_path)
 
     def run(
-        self, work: Callable[[Fleet], Awaitable[T]], *, create: bool = False, flags: dict[str, str] | None = None
+        self,
+        work: Callable[[Fleet], Awaitable[T]],
+        *,
+        create: bool = False,
+        backlog: bool = True,
+        flags: dict[str, str] | None = None,
     ) -> T:
-        """Open the fleet, do the work, close it."""
+        """Open the fleet, do the work, close it. Without `backlog`: only its settings."""
         import anyio
 
         from codefleet.app import homes, open_fleet
 
         async def opened() -> T:
-            async with open_fleet(self.home(), environ=os.environ, cwd=self.cwd, flags=flags, create=create) as fleet:
+            async with open_fleet(
+                self.home(), environ=os.environ, cwd=self.cwd, flags=flags, create=create, backlog=backlog
+            ) as fleet:
                 if twice := homes.twice(os.environ):
-                    self.say(twice)
+                    self.once(twice)
                 if fleet.missing:
-                    self.say(f"there is no fleet in {fleet.home.path} yet: `codefleet init` makes one")
+                    self.once(f"there is no fleet in {fleet.home.path} yet: `codefleet init` makes one")
                 return await work(fleet)
 
         return anyio.run(opened)
@@ -114,6 +122,12 @@ class Frame:
         """Words beside the answer, on stderr."""
         if not self.quiet:
             click.echo(text, err=True)
+
+    def once(self, text: str) -> None:
+        """Words on stderr that a command says one time, however often it opens the fleet."""
+        if text not in self.said:
+            self.said.add(text)
+            self.say(text)
 
 
 def offered(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:

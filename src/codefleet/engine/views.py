@@ -97,7 +97,7 @@ def event(fact: Fact) -> dict[str, Any]:
         "task_id": fact.task_id,
         "run": fact.run,
         "ts": moment(fact.at),
-        "data": {**fact.data, "by": fact.data.get("by", fact.by)},
+        "data": {**_told(fact.data), "by": fact.data.get("by", fact.by)},
     }
 
 
@@ -122,8 +122,19 @@ def log_line(fact: Fact) -> dict[str, Any]:
         **about,
         "by": fact.by,
         "run": fact.run,
-        **{key: value for key, value in fact.data.items() if key not in about},
+        **{key: value for key, value in _told(fact.data).items() if key not in about},
     }
+
+
+def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fact says, with moments as people and programs read them; the store keeps numbers."""
+    return {key: _moment_of(key, value) for key, value in data.items()}
+
+
+def _moment_of(key: str, value: Any) -> Any:
+    if key == "hold" and isinstance(value, Mapping):
+        return _told(value)
+    return moment(value) if key == "until" and isinstance(value, int) else value
 
 
 def result(said: Result) -> dict[str, Any]:

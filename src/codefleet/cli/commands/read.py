@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from codefleet.app import stored
 from codefleet.cli import words
 from codefleet.cli.frame import FleetCommand, Frame, command, offered
 
@@ -105,7 +104,7 @@ def log(frame: Frame, count: int | None) -> None:
 async def _spoken(frame: Frame, fleet: Fleet, target: str, count: int, *, follow: bool) -> None:
     from codefleet.app import reading
 
-    run = await fleet.newest_run(target)
+    run, spoken = await fleet.newest_run(target), Speech()
     last = await reading.tail(fleet.store, run, count) if run else []
     if frame.json and not follow:
         frame.data(last)
@@ -230,7 +229,7 @@ def told(one: Mapping[str, Any]) -> str:
     if shown.get("by") != "person":
         shown.pop("by", None)
     if "until" in shown:
-        shown["until"] = words.clock(stored.moment(shown["until"]))
+        shown["until"] = words.clock(shown["until"])
     fields = " ".join(f"{name}={_short(value)}" for name, value in shown.items())
     return f"{words.clock(one['ts'])}  {one['kind']:<18} {where:<11} {fields}".rstrip()
 
@@ -241,32 +240,61 @@ def _short(value: Any) -> str:
     return f'"{plain}"' if " " in plain else plain
 
 
-def spoken(one: Mapping[str, Any]) -> str:
-    """What an agent did or said, for people."""
-    data = one["data"]
-    text = _SPOKEN[one["kind"]](data) if one["kind"] in _SPOKEN else ""
-    return f"{words.paint(words.clock(one['ts']), 'dim')}  {words.clean(text)}" if text.strip() else ""
+class Speech:
+    """What agents did and said, for people. It remembers which tools they called: a result bears an id alone."""
+
+    def __init__(self) -> None:
+        self._tools: dict[tuple[str, str], str] = {}
+
+    def __call__(self, one: Mapping[str, Any]) -> str:
+        """An activity in words; empty when there is nothing to tell."""
+        data = one["data"]
+        if one["kind"] == "tool_call":
+            text = self._tool(one["run"], data)
+        else:
+            text = _SPOKEN[one["kind"]](data) if one["kind"] in _SPOKEN else ""
+        return f"{words.paint(words.clock(one['ts']), 'dim')}  {words.clean(text).rstrip()}" if text.strip() else ""
+
+    def _tool(self, run: str, data: Mapping[str, Any]) -> str:
+        key, name = (run, str(data.get("id") or "")), data.get("name")
+        if name:
+            self._tools[key] = name
+            return f"> {name} {_short(data.get('input') or '')}{_mark(data)}"
+        return f"> {self._tools.get(key, 'a tool')}{_mark(data)}" if _mark(data) else ""
 
 
-def _tool(data: Mapping[str, Any]) -> str:
+def _mark(data: Mapping[str, Any]) -> str:
+    """How a tool call ended, when it is worth a word."""
     status = data.get("status") or ""
-    mark = "" if status in {"", "started", "ok", "completed"} else f" ({status})"
-    return f"> {data.get('name') or 'tool'} {_short(data.get('input') or '')}{mark}"
+    return "" if status in {"", "started", "ok", "completed"} else f" ({status})"
 
 
 def _file(data: Mapping[str, Any]) -> str:
     return f"~ {data.get('path')} +{data.get('lines_added') or 0} -{data.get('lines_removed') or 0}"
 
 
+def _ended(what: str) -> Callable[[Mapping[str, Any]], str]:
+    """A setup command or a gate: what it printed is worth reading when it failed."""
+
+    def tell(data: Mapping[str, Any]) -> str:
+        code = data.get("exit_code")
+        verdict = "green" if code == 0 else "exit unknown" if code is None else f"exit {code}"
+        printed = "" if code == 0 else str(data.get("text") or "").rstrip()
+        return f"[{what}] {words.one_line(str(data.get('command') or ''))}: {verdict}" + "".join(
+            f"\n          {line}" for line in printed.splitlines()
+        )
+
+    return tell
+
+
 _SPOKEN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "session_started": lambda data: f"= session {data.get('session_id') or ''} {data.get('model') or ''}",
     "message": lambda data: str(data.get("text", "")),
-    "tool_call": _tool,
     "file_changed": _file,
     "retry": lambda data: f"! retry {data.get('status') or ''}, after {data.get('after')} s",
     "permission_denied": lambda data: f"! denied: {data.get('tool')}",
-    "gate_output": lambda data: f"[gate {data.get('gate') or data.get('name') or ''}] {data.get('text', '')}",
-    "setup_output": lambda data: f"[setup] {data.get('text', '')}",
+    "gate_output": _ended("gate"),
+    "setup_output": _ended("setup"),
     "log": lambda data: str(data.get("text", "")),
     "session_ended": lambda data: f"= session ended: {data.get('reason') or ''}",
 }

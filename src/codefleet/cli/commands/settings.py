@@ -43,7 +43,7 @@ def _repository(frame: Frame) -> Path | None:
     """The project that we stand in, if any."""
     from codefleet.app import configuring
 
-    return frame.run(configuring.repository)
+    return frame.run(configuring.repository, backlog=False)
 
 
 @command("show")
@@ -59,7 +59,7 @@ def show(frame: Frame, *, raw: bool = False, show_origin: bool = False, project:
         text = path.read_text() if path.exists() else ""
         frame.data({"path": str(path), "text": text}, text.rstrip("\n"))
         return
-    rows, warnings = frame.run(configuring.rows)
+    rows, warnings = frame.run(configuring.rows, backlog=False)
     frame.data(rows, "\n".join(_row(row, show_origin=show_origin) for row in rows))
     for warning in warnings:
         frame.say(warning)
@@ -143,10 +143,10 @@ def trust(frame: Frame, path: Path | None, *, yes: bool, only_show: bool, revoke
     """Let this repository's setup, gates and agent settings run on this machine. Asked again when they change."""
     place = frame.cwd / path.expanduser() if path else frame.cwd
     if revoke:
-        known = frame.run(lambda fleet: _revoke(fleet, place))
+        known = frame.run(lambda fleet: _revoke(fleet, place), backlog=False)
         frame.data({"revoked": known}, "nothing of it may run here any more" if known else "it was not trusted")
         return
-    shown = frame.run(lambda fleet: _asked(fleet, place))
+    shown = frame.run(lambda fleet: _asked(fleet, place), backlog=False)
     frame.data(shown, asked_words(shown))
     if shown["state"] in {"trusted", "nothing"} or only_show:
         return

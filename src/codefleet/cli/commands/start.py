@@ -19,6 +19,7 @@ from codefleet.core.errors import StoreError
 if TYPE_CHECKING:
     from codefleet.app import Fleet
     from codefleet.app.reading import Stream
+    from codefleet.cli.commands.read import Speech
     from codefleet.engine.engine import Engine
 
 RUNNERS = click.option("-n", "--runners", type=click.IntRange(min=0), help="Agents at a time (max_concurrent).")
@@ -108,38 +109,40 @@ def _showing(frame: Frame, fleet: Fleet, *, table: bool, verbose: bool) -> Abstr
 async def _events(frame: Frame, fleet: Fleet, *, verbose: bool) -> AsyncIterator[None]:
     import anyio
 
-    stream = await fleet.stream((), activity=verbose)
+    from codefleet.cli.commands.read import Speech
+
+    stream, spoken = await fleet.stream((), activity=verbose), Speech()
     await stream.skip()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(_follow, frame, stream)
+        group.start_soon(_follow, frame, stream, spoken)
         yield
         group.cancel_scope.cancel()
     with suppress(StoreError, OSError):
         for one in await stream.so_far():
-            _tell(frame, one)
+            _tell(frame, one, spoken)
 
 
-async def _follow(frame: Frame, stream: Stream) -> None:
+async def _follow(frame: Frame, stream: Stream, spoken: Speech) -> None:
     """Tell what comes. Neither a store that is out of reach nor a reader who has gone stops the work."""
     import anyio
 
     while True:
         try:
             async for one in stream.follow():
-                _tell(frame, one)
+                _tell(frame, one, spoken)
         except StoreError:
             await anyio.sleep(1)
         except OSError:
             return
 
 
-def _tell(frame: Frame, one: dict[str, Any]) -> None:
-    from codefleet.cli.commands import read
+def _tell(frame: Frame, one: dict[str, Any], spoken: Speech) -> None:
+    from codefleet.cli.commands.read import told
 
     if frame.json:
         frame.line(one)
-    elif text := read.spoken(one) if one["position"] is None else read.told(one):
+    elif text := spoken(one) if one["position"] is None else told(one):
         frame.say(text)
 
 

@@ -71,5 +71,5 @@ def _refuse_while_somebody_works(db: apsw.Connection, now: Instant) -> None:
     if alive:
         raise SchemaMismatch(
             f"an engine of an older version still works on the store: {', '.join(alive)}",
-            hint="stop it (`codefleet stop`), then try again",
+            hint="end it (Ctrl-C where it runs), then try again",
         )
