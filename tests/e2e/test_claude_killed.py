@@ -183,25 +183,59 @@ def parked_and_answered(terminal: Terminal, model: ModelServer, key: str) -> Non
     assert terminal.git("show", f"{task['branch_name']}:a") == "b"
 
 
-def test_the_work_of_a_killed_agent_is_kept_and_the_next_attempt_knows_of_it(terminal: Terminal) -> None:
+def kill_agent(_engine: Engine, agent: int) -> None:
+    os.kill(agent, signal.SIGKILL)
+
+
+def kill_all_three(engine: Engine, agent: int) -> None:
+    """As far as anybody can tell afterwards, the machine was switched off."""
+    kill_engine_and_guard(engine, agent)
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: not alive(agent))
+
+
+@pytest.mark.parametrize("kill", [kill_agent, kill_all_three])
+def test_the_work_of_a_killed_agent_is_kept_and_the_next_attempt_knows_of_it(terminal: Terminal, kill: Kill) -> None:
     first = Script("first", (turn(write("a", "a\n")), turn(say("never"), fault=SILENCE)))
-    again = Script(
-        "again",
-        (turn(read("a")), turn(edit("a", "a", "b")), turn(say("Done."))),
-        key="attempt 2 of 3",
-    )
+    again = Script("again", (turn(read("a")), turn(edit("a", "a", "b")), turn(say("Done."))), key="attempt 2 of 3")
     with ModelServer([again, first]) as model:
         terminal.begin(model.url, gate="grep -q b a")
         key = terminal.added("Be killed")
         with terminal.engine("--until-idle") as engine:
             silent(model, 1)
-            os.kill(terminal.pid(f"{key}.1"), signal.SIGKILL)
-            assert engine.wait() == 0
+            kill(engine, terminal.pid(f"{key}.1"))
+            engine.wait()
+        terminal.works()
     task = terminal.task(key)
     assert (task["status"], task["attempts"], task["interruptions"]) == ("completed", 1, 0)
     killed, done = task["runs"]
-    assert (killed["outcome"], killed["exit_code"], killed["exit_known"]) == ("own_error", -9, True)
+    known = killed["exit_known"]
+    assert known or kill is kill_all_three
+    assert (killed["outcome"], killed["exit_code"]) == ("own_error", -9 if known else None)
     assert [file["path"] for file in killed["files"]] == ["a"]
     assert done["outcome"] == "reported"
-    assert "signal 9" in model.of("again")[0].said
+    assert ("signal 9" if known else "exit code is unknown") in model.of("again")[0].said
     assert terminal.git("show", f"{task['branch_name']}:a") == "b\n"
+
+
+def test_an_agent_that_is_interrupted_goes_on_in_its_session(terminal: Terminal) -> None:
+    script = Script("work", (turn(write("a", "a")), turn(edit("a", "a", "b"), fault=SILENCE), turn(say("Done."))))
+    with ModelServer([script]) as model:
+        terminal.begin(model.url, gate="grep -q b a")
+        key = terminal.added("Be interrupted")
+        with terminal.engine() as engine:
+            silent(model, 1)
+            agent = terminal.pid(f"{key}.1")
+            engine.process.send_signal(signal.SIGINT)
+            assert engine.wait() == 0
+        between = terminal.task(key)
+        assert not alive(agent)
+        terminal.works()
+    assert (between["status"], between["attempts"], between["interruptions"]) == ("pending", 0, 0)
+    told_once(model, "# The task", "# You go on with task")
+    task = terminal.task(key)
+    assert (task["status"], task["attempts"], task["interruptions"]) == ("completed", 0, 0)
+    assert [run["outcome"] for run in task["runs"]] == ["interrupted", "reported"]
+    assert sum(run["usage"]["input"] for run in task["runs"]) == 3000
+    assert task["actual_cost_usd"] == sum(run["cost_usd"] or 0 for run in task["runs"]) > 0
+    assert terminal.git("show", f"{task['branch_name']}:a") == "b"
