@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -48,7 +50,10 @@ class GitWorkspaces:
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def checked() -> T:
             git.check_version()
-            return work(*args, **kwargs)
+            try:
+                return work(*args, **kwargs)
+            except OSError as error:
+                raise _refused(error) from error
 
         return await anyio.to_thread.run_sync(checked, limiter=self._threads)
 
@@ -140,6 +145,12 @@ class GitWorkspaces:
             if not pattern or set(pattern) & {"\n", "\0"}:
                 raise InvalidInput(f"{pattern!r} is no pattern for an exclude file.")
         files.exclude(_standing(repository).common, patterns)
+
+
+def _refused(error: OSError) -> GitError:
+    """What the file system refused while we did git's work."""
+    place = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+    return GitError(f"{place}{os.strerror(error.errno or errno.EIO)}.", hint="See who may write there.")
 
 
 def _standing(path: Path) -> Tree:

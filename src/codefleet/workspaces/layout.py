@@ -26,6 +26,11 @@ class Tree:
         return self.gitdir / "codefleet"
 
 
+def begun(entry: Path) -> Path:
+    """The mark of a registration that we wrote: what is in its worktree is not whole until it is said to be."""
+    return entry / "codefleet" / "begun"
+
+
 def shared(common: Path) -> Path:
     """Where we keep what concerns the whole repository."""
     return common / "codefleet"
@@ -62,7 +67,7 @@ def registered(common: Path, path: Path) -> Iterator[Path]:
 def _bones(name: str) -> str:
     """What the name of a worktree's folder and that of its registration share: git makes the one from the other by
     putting `-` for what a ref may not hold, and a number behind it where the name is taken."""
-    return "".join(letter for letter in name if letter.isalnum())
+    return "".join(letter for letter in name if letter.isascii() and letter.isalnum())
 
 
 def read(file: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from codefleet.core.errors import GitError, NotFound
 from codefleet.ports import Workspace, WorkspaceOrder
-from codefleet.workspaces import commits, git, mending, merging, refs, salvage, snapshot, worktrees
+from codefleet.workspaces import commits, git, laying, mending, merging, refs, salvage, snapshot, worktrees
 from codefleet.workspaces.layout import Tree
 from codefleet.workspaces.merging import Joined
 
@@ -60,14 +60,33 @@ def worktree(order: WorkspaceOrder, repository: Tree) -> Workspace:
     """The worktree of the order, whatever an earlier run, a crash or a person left of it."""
     path = order.path.resolve()
     salvage.rescue(repository, path, order.task_id, order.number)
+    known = _known(repository, order)
     standing = worktrees.standing(repository, path)
+    if standing is None and not known.begun and not known.pin and (new := _laid(repository, known, path)) is not None:
+        return new
     if standing is not None and worktrees.is_filled(standing):
-        plan = _taken(standing, _known(repository, order))
+        plan = _taken(standing, known)
     else:
         plan = _begun(repository, order)
     tree, fresh = worktrees.ensure(repository, path, order.branch)
     worktrees.fill(tree)
     return _workspace(order, tree, plan, fresh=fresh)
+
+
+def _laid(repository: Tree, known: Known, path: Path) -> Workspace | None:
+    """The usual case, a new branch in a new worktree: refs and files are written at the same time. None when anything
+    is in the way; what was begun then is gone on with like after a crash."""
+    plan = _planned(repository.path, known)
+    tree = laying.lay(repository, path, known.order.branch)
+    if tree is None:
+        return None
+    moving = git.Call(repository.path, refs.MOVE, stdin=refs.moving(_moves(known, plan.base, plan.tip)))
+    try:
+        git.together(moving, worktrees.filling(tree, plan.tip))
+    except GitError:
+        return None
+    worktrees.mark_filled(tree)
+    return _workspace(known.order, tree, plan, fresh=True)
 
 
 def here(order: WorkspaceOrder, tree: Tree) -> Workspace:
@@ -153,13 +172,17 @@ def _began(cwd: Path, known: Known, tip: str) -> str:
 
 def _move(repository: Tree, known: Known, base: str, tip: str) -> None:
     """Record the base and put the branch in its place, both or none."""
+    if moves := _moves(known, base, tip):
+        refs.move(repository, moves)
+
+
+def _moves(known: Known, base: str, tip: str) -> dict[str, tuple[str, str | None]]:
     moves: dict[str, tuple[str, str | None]] = {}
     if tip != known.branch:
         moves[refs.branch(known.order.branch)] = (tip, known.branch)
     if base != known.pin:
         moves[refs.base(known.order.task_id, known.order.number)] = (base, None)
-    if moves:
-        refs.move(repository, moves)
+    return moves
 
 
 def _taken(tree: Tree, known: Known) -> Joined:

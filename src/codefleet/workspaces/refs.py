@@ -64,9 +64,13 @@ def resolve(cwd: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: line.split()[0] for name, line in found if line.endswith(" commit")}
 
 
+#: The arguments with which git takes moves from its input.
+MOVE = ("update-ref", "-z", "--stdin")
+
+
 def move(tree: Tree, moves: Mapping[str, tuple[str, str | None]]) -> None:
     """All or none: ref → (new commit, the commit that it must be at; empty: it must not exist, None: whatever)."""
-    unstuck(lambda: git.run(tree.path, "update-ref", "-z", "--stdin", stdin=moving(moves)), tree, list(moves))
+    unstuck(lambda: git.run(tree.path, *MOVE, stdin=moving(moves)), tree, list(moves))
 
 
 def moving(moves: Mapping[str, tuple[str, str | None]]) -> bytes:

@@ -79,6 +79,6 @@ def _told(
     tree: Tree, base: str, head: Head, moves: dict[str, tuple[str, str | None]], seen: snapshot.Seen
 ) -> ChangeSet:
     """Record the head while the change set is counted."""
-    record = git.Call(tree.path, ("update-ref", "-z", "--stdin"), stdin=refs.moving(moves))
+    record = git.Call(tree.path, refs.MOVE, stdin=refs.moving(moves))
     left_out = seen.sorted.left_out
     return unstuck(lambda: changes.between(tree.path, base, head, record, left_out=left_out), tree, list(moves))

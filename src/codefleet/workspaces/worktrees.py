@@ -36,7 +36,16 @@ def fill(tree: Tree) -> None:
     """Check out what a worktree was made for, unless that was done."""
     if is_filled(tree):
         return
-    lock.unstuck(lambda: git.run(tree.path, "reset", "-q", "--hard"), tree)
+    lock.unstuck(lambda: git.together(filling(tree, "HEAD")), tree)
+    mark_filled(tree)
+
+
+def filling(tree: Tree, commit: str) -> git.Call:
+    """The call that checks a commit out, over whatever a checkout before it left."""
+    return git.Call(tree.path, ("read-tree", "--reset", "-u", commit))
+
+
+def mark_filled(tree: Tree) -> None:
     with space.writing(tree.gitdir):
         tree.own.mkdir(exist_ok=True)
         (tree.own / "filled").touch()
@@ -44,8 +53,10 @@ def fill(tree: Tree) -> None:
 
 def is_filled(tree: Tree) -> bool:
     """Was it checked out completely? Then whatever is missing in it was taken away by somebody. (An index is written
-    when a checkout ends; a worktree that has one and not our mark was made by a person.)"""
-    return (tree.own / "filled").exists() or (tree.gitdir / "index").exists()
+    when a checkout ends; a worktree that has one and none of our marks was made by a person.)"""
+    if (tree.own / "filled").exists():
+        return True
+    return (tree.gitdir / "index").exists() and not layout.begun(tree.gitdir).exists()
 
 
 def remove(tree: Tree) -> None:
