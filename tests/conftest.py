@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,10 @@ def _left(folder: str) -> set[str]:
     return {process.name for process in others if _belongs(process, folder) and _alive(process)}
 
 
+LEAVING = 3.0
+"""Seconds for a guard that has said its last word to be gone."""
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After each test: no process of it lives, and the system's temp folder holds nothing new of ours."""
@@ -58,7 +63,9 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         return
     monkeypatch.setenv("CODEFLEET_TEST", str(tmp_path))
     yield
-    left = _left(str(tmp_path))
+    end = time.monotonic() + LEAVING
+    while (left := _left(str(tmp_path))) and time.monotonic() < end:
+        time.sleep(0.02)
     assert not left, f"processes left behind: {sorted(left)}"
     stray = [entry.name for entry in Path(tempfile.gettempdir()).glob(f"codefleet-*-{os.getpid()}*")]
     assert not stray, f"temp folders left behind: {stray}"
