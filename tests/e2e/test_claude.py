@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from codefleet.testing.e2e import AGENTS, KEY, Terminal, environ_of
+from codefleet.testing.e2e import KEY, Terminal, environ_of
 from codefleet.testing.model_server import Fault, ModelServer, Script, ask, edit, say, shell, turn, write
 
-pytestmark = [
-    pytest.mark.agents,
-    pytest.mark.skipif(
-        not (AGENTS / "claude").exists(), reason="@anthropic-ai/claude-code is not installed; run scripts/agents"
-    ),
-]
+pytestmark = pytest.mark.agents
 
 HEADINGS = [
     "# Who you are and where you work",

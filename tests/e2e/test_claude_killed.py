@@ -9,15 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from codefleet.testing.e2e import AGENTS, Engine, Terminal, alive, until
+from codefleet.testing.e2e import Engine, Terminal, alive, until
 from codefleet.testing.model_server import Fault, ModelServer, Script, ask, edit, read, say, shell, turn, write
 
-pytestmark = [
-    pytest.mark.agents,
-    pytest.mark.skipif(
-        not (AGENTS / "claude").exists(), reason="@anthropic-ai/claude-code is not installed; run scripts/agents"
-    ),
-]
+pytestmark = pytest.mark.agents
 
 Kill = Callable[[Engine, int], None]
 LATER = (turn(say("I wait.")), turn(edit("a", "a", "b")), turn(say("Done.")))
@@ -119,6 +114,27 @@ def test_a_repair_goes_on_when_the_engine_that_asked_for_it_is_killed(terminal: 
             engine.until("agent_started")
             model.release()
             assert engine.wait() == 0
+    told_once(model, "# The task", "# A check failed")
+    task = terminal.task(key)
+    assert (task["status"], task["rounds"], task["attempts"], len(task["runs"])) == ("completed", 1, 0, 1)
+    assert len(terminal.children(f"{key}.1")) == 1
+
+
+def test_a_session_waits_for_its_proof_when_the_engine_is_killed_in_a_gate(terminal: Terminal) -> None:
+    script = Script(
+        "red", (turn(write("a", "a")), turn(say("Done.")), turn(edit("a", "a", "b")), turn(say("Repaired.")))
+    )
+    begun, hold = terminal.path / "begun", terminal.path / "hold"
+    hold.touch()
+    with ModelServer([script]) as model:
+        gate = f"touch {begun}; while test -e {hold}; do sleep 0.02; done; grep b a"
+        terminal.begin(model.url, gate=gate)
+        key = terminal.added("Be red")
+        with terminal.engine("--until-idle") as engine:
+            until(begun.exists, lambda: engine.shown)
+            engine.kill()
+        hold.unlink()
+        terminal.works()
     told_once(model, "# The task", "# A check failed")
     task = terminal.task(key)
     assert (task["status"], task["rounds"], task["attempts"], len(task["runs"])) == ("completed", 1, 0, 1)

@@ -17,8 +17,6 @@ from typing import Any
 
 from codefleet.core.layout import Home
 
-AGENTS = Path(__file__).parents[3] / ".cache" / "agents" / "bin"
-"""Where `scripts/agents` puts the real command lines."""
 DEADLINE = 60.0
 KEY = "sk-ant-the-key-that-nobody-may-see"
 HINT = "hush-hush-in-the-configuration"
@@ -88,6 +86,8 @@ class Terminal:
     """All of it lies in one folder: the home, the person's own home, the project. Nothing else is touched."""
 
     path: Path
+    programs: Path
+    """Where the agents' command lines are."""
     screens: int = field(default=0)
 
     @property
@@ -104,7 +104,7 @@ class Terminal:
         kept = {name: os.environ[name] for name in ("LANG", "PYTHONPATH", "CODEFLEET_TEST") if name in os.environ}
         own = {"HOME": str(self.path / "person"), "NO_COLOR": "1", "ANTHROPIC_API_KEY": KEY}
         nothing = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-        return {**kept, **_IDENTITY, **nothing, **own, "PATH": f"{AGENTS}:{os.environ['PATH']}"}
+        return {**kept, **_IDENTITY, **nothing, **own, "PATH": f"{self.programs}:{os.environ['PATH']}"}
 
     # -------------------------------------------------------------------------------------------------- commands
 
