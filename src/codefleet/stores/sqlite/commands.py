@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import apsw
 
@@ -31,33 +30,37 @@ def add(new: Aggregate, document: bytes, facts: Sequence[Fact]) -> Callable[[Tra
     born = documents.digest(document)
 
     def run(tx: Transaction) -> Stored:
-        old = _born(tx.db, new)
-        if old is not None:
-            n, version, stored, first = old
-            if document != stored and born != first:
-                raise documents.exists(type(new), new.id)
-            return Stored((n, version), stored)
         n = _insert_task(tx, new, document, born) if isinstance(new, Task) else _insert(tx.db, new, document, born)
+        if not n:
+            return _known(tx.db, new, document, born)
         tx.state(said)
         return Stored((n, 1), document)
 
     return run
 
 
-def _born(db: apsw.Connection, new: Aggregate) -> Any:
+def _known(db: apsw.Connection, new: Aggregate, document: bytes, born: bytes) -> Stored:
+    """What is stored under the id already, if it is or once was the same."""
     if isinstance(new, Task):
-        return queries.row(db, "task_born", new.id)
-    return queries.row(db, "record_born", documents.name(type(new)), new.id)
+        n, version, stored, first = queries.row(db, "task_born", new.id)
+    else:
+        n, version, stored, first = queries.row(db, "record_born", documents.name(type(new)), new.id)
+    if document != stored and born != first:
+        raise documents.exists(type(new), new.id)
+    return Stored((n, version), stored)
 
 
 def _insert(db: apsw.Connection, new: Aggregate, document: bytes, born: bytes) -> int:
+    """The number of the new row; 0: the id is taken."""
     queries.run(db, "record_insert", *columns.of_record(new, document), documents.name(type(new)), new.id, born)
-    return db.last_insert_rowid()
+    return db.last_insert_rowid() if db.changes() else 0
 
 
 def _insert_task(tx: Transaction, new: Task, document: bytes, born: bytes) -> int:
     lane = tx.lane(new.project, new.agent)
     queries.run(tx.db, "task_insert", lane, *columns.of_task(new, document), new.id, born)
+    if not tx.db.changes():
+        return 0
     n = tx.db.last_insert_rowid()
     tx.count(new, 1)
     for key in new.blocked_by:

@@ -8,6 +8,7 @@ SELECT n, version, document, born FROM task WHERE id = ?
 INSERT INTO task (lane, project, status, rank, held, lift_at, hold_on, asks, deps, batch, assigned_to, awaiting, owners,
                   document, id, version, born)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)
+ON CONFLICT (id) DO NOTHING
 
 -- name: task_update
 UPDATE task
@@ -105,6 +106,7 @@ SELECT n, version, document, born FROM record WHERE kind = ? AND id = ?
 
 -- name: record_insert
 INSERT INTO record (project, task, number, asks, document, kind, id, version, born) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?)
+ON CONFLICT (kind, id) DO NOTHING
 
 -- name: record_update
 UPDATE record SET project = ?, task = ?, number = ?, asks = ?, document = ?, version = version + 1

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from codefleet.core.errors import CodeFleetError, Exists, Missing, SchemaMismatch, Stale, StoreUnavailable
-from codefleet.stores.sqlite import commands
+from codefleet.stores.sqlite import commands, schema
 from codefleet.stores.sqlite.connection import Errors, Options
 from codefleet.stores.sqlite.transaction import Transaction
 
@@ -74,6 +74,9 @@ class Writer:
         self._tx = Transaction(db)
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._seen = -1
+        """The state of the file that we left behind: as long as it is that, the schema is ours."""
+        self._stated = False
         self._ended = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="codefleet-writer", daemon=True)
@@ -103,6 +106,7 @@ class Writer:
             while more:
                 batch, more = self._take()
                 self._reply(self._write(batch) if batch else [])
+                self._tell()
         finally:
             self._give_up()
 
@@ -138,21 +142,31 @@ class Writer:
             if len(batch) > 1 and not isinstance(error, _OF_THE_FILE):
                 return [reply for asked in batch for reply in self._write([asked])]
             return [_Reply(asked.answer, error=self._terms.errors.of(error)) for asked in batch]
-        if self._tx.facts:
-            self._terms.stated()
+        self._stated |= self._tx.facts
         return replies
+
+    def _tell(self) -> None:
+        """Others hear of new facts after the callers have their replies."""
+        if self._stated:
+            self._stated = False
+            self._terms.stated()
 
     def _transact(self, batch: Sequence[_Asked]) -> list[_Reply]:
         self._terms.admit()
         self._tx.begin()
-        if self._db.pragma("user_version") != self._terms.schema:
+        self._check_schema()
+        replies = [self._attempt(asked) for asked in batch]
+        self._tx.commit()
+        self._seen = self._db.data_version()
+        return replies
+
+    def _check_schema(self) -> None:
+        """Nothing is written into a store that a newer version has migrated meanwhile."""
+        if self._db.data_version() != self._seen and schema.version(self._db) != self._terms.schema:
             raise SchemaMismatch(
                 "another version of codefleet has migrated the store meanwhile",
                 hint="start this process again with the newer version",
             )
-        replies = [self._attempt(asked) for asked in batch]
-        self._tx.commit()
-        return replies
 
     def _attempt(self, asked: _Asked) -> _Reply:
         if asked.answer.cancelled():
