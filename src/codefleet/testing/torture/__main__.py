@@ -28,7 +28,7 @@ MOST_BROKEN = 4
 """So many worlds in which something broke are enough to look at."""
 LIVES = 12
 """Lives in one world, whose store and repository grow with them."""
-CALLS = 300
+CALLS = 340
 """Store calls of an engine's life that are gone through in turn, before and after each."""
 BLOWS = 3
 """Parties killed in one life."""
