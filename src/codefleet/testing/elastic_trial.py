@@ -11,7 +11,6 @@ from itertools import count
 from typing import cast
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from codefleet.core.errors import Stale, StoreUnavailable
