@@ -60,12 +60,13 @@ async def snapshot(case: Case) -> None:
 
 async def audit(case: Case, task: Task) -> None:
     """Tell of refs that moved during the run although it had no business with them."""
-    before = files.read(case.folder / "refs.json", most=64 << 20)
+    before = artifacts.parse(files.read(case.folder / "refs.json", most=64 << 20))
     run = case.run_of(task) or (await _closed(case))
     if before is None or run is None or not run.branch:
         return
     own = [f"refs/heads/{run.branch}", "refs/codefleet/*"]
-    for move in await case.parts.workspaces.audit(case.repository, json.loads(before), own):
+    refs = {name: str(commit) for name, commit in before.items()}
+    for move in await case.parts.workspaces.audit(case.repository, refs, own):
         if not await _of_the_fleet(case, move.ref):
             await _tell(case, run, move)
     (case.folder / "refs.json").unlink(missing_ok=True)

@@ -124,6 +124,12 @@ class Asking:
         except NotAllowed as error:
             log.info("overtaken", extra={"task_id": self._case.key, "why": error.message})
 
+    async def show(self) -> None:
+        """Write the open question where a person may answer it by hand."""
+        question = self._case.task.question if self._case.task else None
+        if question is not None and question.open and question.run == self._case.run_id:
+            await anyio.to_thread.run_sync(artifacts.ask, self._case.artifacts, question)
+
     async def park(self, task: Task) -> None:
         """Tell whoever still waits that the question is parked."""
         question = task.question

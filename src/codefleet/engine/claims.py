@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from codefleet.core import naming
-from codefleet.core.errors import CodeFleetError, ConfigError, Exists, NotAllowed
+from codefleet.core.errors import CodeFleetError, ConfigError, Exists, NoSpace, NotAllowed, StoreError
 from codefleet.core.model import Fact, Hold, Lane, Pause, Project, Run, Status, Task
 from codefleet.core.settings import AgentType, Settings
 from codefleet.core.transitions import At, Change, Event, pauses, rules, runs
@@ -25,7 +25,7 @@ from codefleet.engine.case import Case
 from codefleet.engine.parts import Parts
 from codefleet.engine.prepare import behind, earlier, resumes, rival
 from codefleet.engine.proof import worktree_root
-from codefleet.ports import Filter, Page
+from codefleet.ports import Filter
 
 DISK_PAUSE = 60_000
 
@@ -60,8 +60,7 @@ class Claims:
 
     async def refresh(self) -> None:
         """Learn which pauses are in force."""
-        page = await self.parts.store.find(Pause, Filter(), Page(limit=500))
-        self.paused = {pause.id: pause for pause in page.items if pause.active}
+        self.paused = {one.id: one async for one in decide.every(self.parts.store, Pause, Filter()) if one.active}
 
     async def candidates(self, limit: int, skip: int) -> Sequence[str]:
         """Tasks that may be taken, best first."""
@@ -131,7 +130,9 @@ class Claims:
             return Hold(kind="setup", text=text)
         try:
             settings = await self.parts.configuration.project(path)
-        except ConfigError as error:
+        except (NoSpace, StoreError):
+            raise
+        except CodeFleetError as error:
             return Hold(kind="setup", text=error.message, on=project.id)
         if not settings.trusted:
             text = f"what {path} would run here is not trusted; look at it with `codefleet trust {path}`"
@@ -153,6 +154,10 @@ class Claims:
         if agent is None:
             known = ", ".join(sorted(settings.agents))
             return Hold(kind="setup", text=f"no agent type {name!r} is configured; there are {known}")
+        try:
+            self.parts.drivers.driver(agent.driver, agent)
+        except ConfigError as error:
+            return Hold(kind="setup", text=error.message)
         model = order.get("model") or task.model or settings.model_of(name)
         return Chosen(path, project.name, settings, name, agent, model)
 

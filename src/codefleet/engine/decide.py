@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 
 from codefleet.core.errors import NoSpace, NotFound, Stale, StoreUnavailable
-from codefleet.core.model import Task
+from codefleet.core.model import Aggregate, Task
 from codefleet.core.transitions import Change
-from codefleet.ports import Clock, Held, Store
+from codefleet.ports import Clock, Filter, Held, Page, Store
+
+A = TypeVar("A", bound=Aggregate)
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+
+async def every(store: Store, kind: type[A], where: Filter) -> AsyncIterator[A]:
+    """All that a list has, however many there are."""
+    after = ""
+    while True:
+        page = await store.find(kind, where, Page(limit=500, after=after))
+        for one in page.items:
+            yield one
+        if not (after := page.after):
+            return
 
 
 async def task(store: Store, key: str) -> Held[Task]:

@@ -33,6 +33,9 @@ WAIT = 0.5
 """Seconds before a stage is tried again that a store or a disk has broken off."""
 LOOK_AGAIN = 30.0
 """Seconds between looks whether gates that could not run have been changed."""
+OUT_OF_REACH = (NoSpace, StoreUnavailable)
+BREAKS = (NotAllowed, *OUT_OF_REACH)
+"""What breaks a stage off and is no defect: it is looked at anew."""
 RUNNING = frozenset({Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING})
 
 
@@ -125,7 +128,7 @@ class Execution:
             await act(self.case.task)
         except NotAllowed as error:
             log.info("overtaken", extra={**about, "why": error.message})
-        except (NoSpace, StoreUnavailable) as error:
+        except OUT_OF_REACH as error:
             log.warning("run_waits", extra={**about, "error": error.message})
             await self.case.parts.clock.sleep(WAIT)
 
@@ -169,9 +172,15 @@ class Execution:
         if isinstance(made, Declined):
             await self._decline(made.hold)
             return
+        broken_off: Exception | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(aftermath.snapshot, self.case)
-            await self._start(await self._with.speak(task, made.text, resume=made.resume))
+            try:
+                await self._start(await self._with.speak(task, made.text, resume=made.resume))
+            except BREAKS as error:  # the group would wrap it
+                broken_off = error
+        if broken_off is not None:
+            raise broken_off
 
     async def _resume(self, task: Task) -> None:
         """Another engine died between assign and start: the spool tells whether an agent ran."""
@@ -283,6 +292,7 @@ class Execution:
             await self._finish(lambda task, at: self._driver_failed(task, at, verdict.outcome, verdict.reason))
         else:
             await self._finish(lambda task, at: self._without_report(task, at, verdict, changes))
+            await self._asking.show()
 
     async def _report(self, verdict: Verdict, changes: ChangeSet | None) -> None:
         head, tree, files = (changes.head, changes.tree, changes.files) if changes else ("", "", ())

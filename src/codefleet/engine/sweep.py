@@ -11,7 +11,7 @@ from codefleet.core.model import Engine, Pause, Run, Status, Task
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.engine import artifacts, decide, ledger, rules
 from codefleet.engine.claims import Claims
-from codefleet.ports import Filter, Page
+from codefleet.ports import Filter
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,7 @@ class Sweep:
     async def pauses(self) -> None:
         """Lift those whose time has come."""
         store, at = self.claims.parts.store, self._at()
-        page = await store.find(Pause, Filter(), Page(limit=500))
-        for pause in page.items:
+        async for pause in decide.every(store, Pause, Filter()):
             if pause.active and pause.until is not None and pause.until <= at.now:
                 self.claims.heard(await ledger.lift(store, pause, at))
         await self.claims.refresh()
@@ -95,16 +94,27 @@ class Sweep:
 
     async def answers(self) -> None:
         """Take answers that a person wrote into a task's own thread by hand."""
-        parts, at = self.claims.parts, At(self.claims.parts.clock.now(), "person")
-        page = await parts.store.find(Task, Filter(status=(Status.WAITING,)), Page(limit=500))
-        for task in page.items:
+        parts = self.claims.parts
+        async for task in decide.every(parts.store, Task, Filter(status=(Status.WAITING,))):
             question = task.question
             if question is None or not question.open or question.live:
                 continue
-            text = artifacts.answered(parts.home.artifacts(task.id), question.id)
+            text = artifacts.answered(artifacts.folder(parts.home, task.id, task.runs), question.id)
             if text is not None:
-                change = await decide.change(parts.store, task.id, lambda now, text=text: people.answer(now, text, at))  # type: ignore[misc]
-                self.claims.heard(change.facts)
+                await self._answer(task.id, question.id, text)
+
+    async def _answer(self, key: str, question: str, text: str) -> None:
+        """The first word counts: somebody may have answered while this one was read."""
+        parts, at = self.claims.parts, At(self.claims.parts.clock.now(), "person")
+
+        def answered(task: Task) -> Change:
+            same = task.question is not None and task.question.id == question
+            return people.answer(task, text, at) if same else Change(task)
+
+        try:
+            self.claims.heard((await decide.change(parts.store, key, answered)).facts)
+        except NotAllowed as error:
+            log.info("overtaken", extra={"task_id": key, "why": error.message})
 
 
 def _open(task: Task, engine: str) -> list[Run]:

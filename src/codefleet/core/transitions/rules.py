@@ -32,10 +32,16 @@ def lose(task: Task, dependency: str, how: str, at: At) -> Change:
     if task.if_failed == "skip":
         return _skipped(task, dependency, how, at)
     hold = Hold(kind="upstream", text=f"{dependency}, which it depends on, {how}", on=dependency)
-    if task.hold == hold or (task.hold and task.hold.kind == "person"):
+    if task.hold == hold or (task.hold and _outlives(task.hold, task, dependency)):
         return Change(task)
     after = stay(task, Event.DEPENDENCY_FAILED, at, hold=hold)
     return Change(after, (held(after, hold, at),))
+
+
+def _outlives(hold: Hold, task: Task, dependency: str) -> bool:
+    """A person's hold stays; and of several dependencies that are lost the first is named, not one after the other."""
+    other = hold.kind == "upstream" and hold.on != dependency and hold.on in task.blocked_by
+    return other or hold.kind == "person"
 
 
 def _skipped(task: Task, dependency: str, how: str, at: At) -> Change:
