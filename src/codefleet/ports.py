@@ -275,7 +275,8 @@ class ChildStatus:
     code: int | None = None
     """Exit code, -N for signal N; None: unknown, never 0 by guess. Meaningful from `exited` on."""
     ended_by: str = ""
-    """`stop`, `limit` or `flood` when we ended it; empty: it ended by itself."""
+    """`stop`, `limit` or `flood` when we ended it, `machine` when it went down with its machine; empty: it ended by
+    itself."""
     exec_error: str = ""
     """Why the program could not be run at all."""
     swept: int = 0

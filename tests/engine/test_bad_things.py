@@ -196,3 +196,24 @@ async def test_a_prompt_never_meets_a_shell(fleet: Fleet, tmp_path: Path) -> Non
     assert title in git(fleet.repository, "show", f"{task.branch_name}:said.txt")
     assert not (tmp_path / "x").exists()
     assert not (tmp_path / "y").exists()
+
+
+async def test_no_secret_of_an_agent_is_stored_whatever_it_says(fleet: Fleet) -> None:
+    key, given = "sk-test-abcdefghijklmnop123456", "correct-horse-battery"
+    fleet.configure(agents={"scripted": AgentType(driver="scripted", env={"SERVICE_TOKEN": given})})
+    told = {"result": {"status": "completed", "summary": f"used {key} and {given}", "next_steps": [f"revoke {key}"]}}
+    task_id = await fleet.add("Leak", {"say": f"{key} {given}"}, WRITE, told)
+    assert await fleet.until_idle()
+    activity = await fleet.parts.store.activity(f"{task_id}.1")
+    stored = repr((await fleet.task(task_id), await fleet.facts(task_id), activity))
+    assert key not in stored.replace(repr((await fleet.task(task_id)).description), "")
+    assert given not in stored.replace(repr((await fleet.task(task_id)).description), "")
+
+
+async def test_a_question_that_an_agent_wrote_by_hand_and_left_is_put_to_a_person(fleet: Fleet) -> None:
+    text = "## Q: 2026-01-01 10:00\\n\\nShall it be red?\\n"
+    asks = {"run": ["sh", "-c", f"printf '{text}' >> \"$CODEFLEET_ARTIFACT_DIR/Q&A.md\""]}
+    key = await fleet.add("Ask by hand", asks)
+    assert await fleet.until_idle()
+    task = await fleet.task(key)
+    assert (task.status, task.question and task.question.text, task.attempts) == (Status.WAITING, "Shall it be red?", 0)

@@ -302,7 +302,8 @@ async def test_what_ran_before_a_reboot_or_elsewhere_is_over(
     ledger = f"{bystander.pid}:{kernel.start_of(bystander.pid)}"
     left_behind(tmp_path / "spool", tree=ledger, **who, **{place: "another"})
     assert processes.peek(tmp_path / "spool").state is ChildState.EXITED
-    assert (await judged(processes, tmp_path / "spool")).status().code is None
+    status = (await judged(processes, tmp_path / "spool")).status()
+    assert (status.code, status.ended_by) == (None, "machine")
     assert bystander.poll() is None
 
 

@@ -85,7 +85,7 @@ class Case:
 
     @property
     def scrubber(self) -> scrub.Scrubber:
-        return scrub.of(self.parts.environ, self.agent.keep)
+        return scrub.of(self.parts.environ, self.agent.keep, self.agent.env)
 
     def names(self) -> list[str]:
         """The run's spools so far, in order."""

@@ -7,11 +7,9 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from codefleet.core.errors import NotAllowed
-from codefleet.core.model import Outcome, Run, Status, Task
+from codefleet.core.model import Outcome, Run, Task
 from codefleet.core.progress import Spent, spent
 from codefleet.engine import speaking
-from codefleet.engine.asking import Asking
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
 from codefleet.engine.talk import Talk
@@ -79,10 +77,8 @@ class Conversation:
         self._group.start_soon(talk.listen, case.parts.store, case.parts.clock, case.scrubber, root)
 
     async def on(self, task: Task) -> Talk:
-        """The child that works on the present round: known, adopted, or told to now. NotAllowed when it has asked while
-        no engine lived, and gave up: its task waits for a person by now."""
-        if not self._talks and await self.adopt():
-            await self._hear_what_it_asked(task)
+        """The child that works on the present round: known, adopted, or told to now."""
+        await self.adopt()
         round_ = task.run.round if task.run else 0
         talk = self.last
         if talk is not None and round_ in talk.said.rounds:
@@ -93,12 +89,6 @@ class Conversation:
             return talk
         session = self._session(task)
         return await self.speak(task, text, resume=bool(session), session=session)
-
-    async def _hear_what_it_asked(self, task: Task) -> None:
-        await Asking(self._case).serve(task)
-        now = self._case.task or task
-        if now.status is Status.WAITING and now.question is not None and not now.question.live:
-            raise NotAllowed(f"{now.id} waits for a person: {now.question.text}")
 
     def _session(self, task: Task) -> str:
         """The session that a next child of this run can go on with."""

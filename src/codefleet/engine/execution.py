@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
 import anyio
 
 from codefleet.core.errors import CodeFleetError, GitError, NoSpace, NotAllowed, StoreUnavailable
-from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Run, Status, Task
+from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Result, Run, Status, Task
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.core.transitions.change import fact
 from codefleet.core.verdicts import Kind, Observed, Verdict, judge
@@ -227,7 +228,9 @@ class Execution:
         while not talk.is_over:
             await self._asking.serve(self.case.task or task)
             await self._bell.wait(POLL)
-        await self._judge(self.case.task or task, talk)
+        await self._asking.serve(self.case.task or task)
+        if self._stage_of(self.case.task or task) is Stage.FOLLOW:
+            await self._judge(self.case.task or task, talk)
 
     def _know_workspace(self, task: Task) -> None:
         if self.case.workspace is None and task.run is not None:
@@ -241,6 +244,9 @@ class Execution:
         if talk.heard_all and status.ended_by == "stop":
             await self._fall("its engine stopped it", explained=True)
             return
+        if self._went_down(talk, status):
+            await self._fall("its machine went down", explained=True)
+            return
         if self._with.resumed_in_vain(talk):
             await self._begin_anew(task, talk)
             return
@@ -251,6 +257,11 @@ class Execution:
             return
         verdict = judge(self._observed(task, talk, status, changes))
         await self._decide(verdict, changes)
+
+    def _went_down(self, talk: Talk, status: ChildStatus) -> bool:
+        """Was it cut off by the end of its machine, with nothing to show that it was done?"""
+        cut_off = talk.heard_all and status.ended_by == "machine" and not talk.turn_is_over
+        return cut_off and artifacts.read_result(self.case.artifacts) is None
 
     async def _begin_anew(self, task: Task, talk: Talk) -> None:
         self._with.forget(talk)
@@ -279,9 +290,20 @@ class Execution:
             reason=reason,
             code_known=status.known or not talk.heard_all,
             changed=None if changes is None else not changes.empty,
-            result=artifacts.read_result(self.case.artifacts),
+            result=self._result(),
             words=talk.progress.text,
         )
+
+    def _result(self) -> Result | None:
+        """What the agent says it did, or the question that it wrote down by hand; without secrets."""
+        hide, folder = self.case.scrubber.text, self.case.artifacts
+        said = artifacts.read_result(folder)
+        if said is None and (asked := artifacts.asked(folder)):
+            said = Result(status="blocked", summary=asked, question=asked)
+        if said is None:
+            return None
+        steps = tuple(hide(step) for step in said.next_steps)
+        return replace(said, summary=hide(said.summary), question=hide(said.question), next_steps=steps)
 
     async def _decide(self, verdict: Verdict, changes: ChangeSet | None) -> None:
         if verdict.kind is Kind.REPORT:

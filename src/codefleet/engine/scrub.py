@@ -68,9 +68,12 @@ class Scrubber:
         return self.data(value)
 
 
-def of(environ: Mapping[str, str], keep: Iterable[str]) -> Scrubber:
-    """What hides the values that an agent type's `keep` passes on; addresses and paths among them are no secrets."""
-    return Scrubber(value for name in keep if (value := environ.get(name, "")) and not _harmless(value))
+def of(environ: Mapping[str, str], keep: Iterable[str], given: Mapping[str, str] | None = None) -> Scrubber:
+    """What hides the values that an agent type's `keep` passes on, and those `given` to it under a secret's name;
+    addresses and paths among them are no secrets."""
+    passed = [environ.get(name, "") for name in keep]
+    named = [value for name, value in (given or {}).items() if _NAMED.search(name)]
+    return Scrubber(value for value in (*passed, *named) if value and not _harmless(value))
 
 
 def _harmless(value: str) -> bool:

@@ -139,7 +139,8 @@ class Life:
             self.feed.resume(pidfd, pid, record.number("infd"), record.number("in"))
         state = record.fields.get("state", "running")
         state = "running" if state == "starting" and record.mark() == "begun" else state
-        self._record(state, {"adopted": record.number("adopted") + 1})
+        lost = {"ended": "machine"} if state == "running" and not here and not record.fields.get("ended") else {}
+        self._record(state, {"adopted": record.number("adopted") + 1, **lost})
 
     # -------------------------------------------------------------------------------------------------- watching
 
