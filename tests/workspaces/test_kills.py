@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +25,9 @@ from codefleet.workspaces import GitWorkspaces
 
 T = TypeVar("T")
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are found through /proc")
+pytestmark = pytest.mark.skipif(
+    not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="children are found through /proc"
+)
 
 PROGRAM = """
 import sys, anyio
@@ -61,15 +64,18 @@ def workspaces(tmp_path: Path) -> GitWorkspaces:
 
 def _children(parent: int) -> list[int]:
     """The gits that a process has started, and those that these started."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            name, _, rest = (process / "stat").read_text().partition(" (")[2].rpartition(") ")
-        except OSError:
-            continue
-        if int(rest.split()[1]) == parent and name.startswith("git"):
-            found += [int(process.name), *_children(int(process.name))]
-    return found
+    found: list[int] = []
+    with suppress(OSError):
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            found += map(int, children.read_text().split())
+    return [child for each in found for child in (each, *_children(each)) if _is_git(child)]
+
+
+def _is_git(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().startswith("git")
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -160,15 +166,16 @@ async def test_git_killed_while_salvaging(ground: Ground, workspaces: GitWorkspa
 async def test_git_killed_in_a_proof(ground: Ground, workspaces: GitWorkspaces, seed: int) -> None:
     place, one = ground.worktrees / ".proof-1", ground.ref("main")
     two = ground.commit({f"d{n % 7}/file{n}": f"changed {n}\n" for n in range(40)})
-    heads = iter([one, two] * 100)
+    heads = cycle([one, two])
 
     async def proof() -> str:
         head = next(heads)
-        write(place, {"stray": "1\n"} if place.exists() else {})
         await workspaces.proof(ground.path, place, head, [])
+        write(place, {"stray": "1\n", "d1/file1": "changed by a gate\n"})
         return head
 
-    head = await _under_fire(seed, proof, shots=4)
+    await _under_fire(seed, proof, shots=4)
+    await workspaces.proof(ground.path, place, head := next(heads), [])
     assert ground.git("rev-parse", "HEAD", cwd=place) == head
     assert ground.dirt(place) == ""
 

@@ -79,7 +79,7 @@ class SettleContract(Suite):
         try:
             (where.path / os.fsdecode(b"odd\xff")).write_text("x\n")
         except OSError:
-            return  # some file systems take no such name
+            pytest.skip("this file system takes only names that are text")
         kept = await workspaces.salvage(where, task_id="t1", number=1)
         assert kept is not None
         assert kept.files == ("odd\\xff",)
