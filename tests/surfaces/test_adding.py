@@ -224,6 +224,17 @@ def test_a_folder_without_git_is_a_project_too(person: Person) -> None:
     said = person("-C", str(folder), "add", "First", "--json")
     assert said.code == 0
     assert said.data["cwd"] == str(folder)
+    assert "agents work in the folder itself" in said.err
+    assert "codefleet init" not in said.err
+
+
+def test_a_task_that_will_wait_for_trust_says_so(person: Person) -> None:
+    (person.cwd / "codefleet.toml").write_text('[gates]\ntest = "true"\n')
+    said = person("add", "First")
+    assert "with 0 gates" not in said.err
+    assert f"`codefleet trust {person.cwd}`" in said.err
+    person("trust", "--yes")
+    assert "trust" not in person("add", "Second").err
 
 
 def test_a_task_remembers_the_folder_inside_its_project(person: Person) -> None:

@@ -107,6 +107,14 @@ def test_an_engine_is_as_busy_as_the_tasks_in_its_hands_whatever_it_said_last(pe
     engines = person("status", "--json").data["manager"]["engines"]
     assert [one["busy"] for one in engines] == [1]
     assert person("why", waiting.id, "--json").data["reasons"][0]["rule"] == "slots"
+    assert person("why").out == "  why: 1 runner is at work, 1 task is ready\n"
+
+
+def test_work_whose_engine_has_ended_is_no_empty_backlog_and_says_who_goes_on_with_it(person: Person) -> None:
+    person.store(samples.started())
+    assert "its engine has ended" in person("why", "aaaaaaaa").out
+    assert "codefleet start adopts it" in person("why", "aaaaaaaa").out
+    assert "empty" not in person("why").out
 
 
 # ------------------------------------------------------------------------------------------------------- lists
@@ -138,6 +146,7 @@ def test_a_limit_is_kept_and_what_is_left_is_said(person: Person) -> None:
     said = person("tasks", "--all", "-n", "2")
     assert len(said.out.splitlines()) == 3
     assert "there are more" in said.err
+    assert "also" not in said.err
 
 
 def test_ready_prints_id_title_and_folder_a_line(person: Person) -> None:
@@ -161,8 +170,11 @@ def test_a_task_is_found_by_id_beginning_branch_question_and_run(person: Person)
     person.store(task, replace(samples.pending(), id="abcx0000"))
     for name in ("abcd1234", "abcd", "scripted/fix-it/abcd1234", "scripted/fix", "q_abcd1234", "q_abcd1234.1"):
         assert person("show", name, "--json").data["id"] == "abcd1234", name
-    shown = person("show", "abcd1234.1", "--json").data
-    assert (shown["what"], shown["task_id"]) == ("run", "abcd1234")
+    for name in ("abcd1234.1", "abcd.1"):
+        shown = person("show", name, "--json").data
+        assert (shown["what"], shown["task_id"]) == ("run", "abcd1234")
+    assert person("show", "abcd.2").code == 3
+    assert person("show", ".1").code == 3
 
 
 def test_an_ambiguous_name_is_refused_with_the_list_and_an_unknown_one_is_not_there(person: Person) -> None:
@@ -182,7 +194,7 @@ def test_an_ambiguous_name_is_refused_with_the_list_and_an_unknown_one_is_not_th
         (["cancel"], "completed is final"),
         (["retry"], "add a follow-up task"),
         (["edit", "--title", "x"], "cannot have its text edited"),
-        (["answer", "yes"], "cannot answer"),
+        (["answer", "yes"], "and asks nothing"),
         (["review", "--reject", "no"], "only work that is verified"),
     ],
 )
@@ -239,6 +251,10 @@ def test_people_pause_and_resume_the_fleet_an_agent_type_a_project_and_a_task(pe
         assert "lunch" not in person("why", key).out
     assert person("pause", "account:work").code == 0
     assert "account:work" not in person("why", key).out
+    said = person("resume")
+    assert said.out == "fleet was not paused\n"
+    assert "still paused: account:work: a person paused it (codefleet resume account:work)" in said.err
+    assert person("resume", "account:work").out == "account:work goes on\n"
 
 
 def test_approved_work_is_accepted_and_its_dependents_may_start(person: Person) -> None:
@@ -426,11 +442,23 @@ def test_the_bare_command_shows_help_and_is_wrong_usage(person: Person) -> None:
 
 def test_a_reader_that_has_enough_is_no_failure(person: Person) -> None:
     person.store(*(replace(samples.pending(), id=f"{number:08}", title="x" * 300) for number in range(400)))
-    script = f"{sys.executable} -m codefleet tasks --all -n 1000 | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    for args in ("tasks --all -n 1000", "events --after 1"):
+        person.added("One more " + "x" * 280)
+        script = f"{sys.executable} -m codefleet {args} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=person.cwd, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_the_system_denies_is_no_defect_of_ours(person: Person) -> None:
+    script = f"{sys.executable} -m codefleet status > /dev/full"
     done = subprocess.run(
         ["bash", "-c", script], cwd=person.cwd, capture_output=True, text=True, check=False, timeout=60
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "defect" not in done.stderr
 
 
 def test_what_others_wrote_can_not_steer_the_terminal(person: Person) -> None:

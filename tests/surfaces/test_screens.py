@@ -16,10 +16,13 @@ from rich.console import Console
 
 from codefleet.app import open_fleet
 from codefleet.cli import live, words
+from codefleet.cli.commands import read
 from codefleet.core.model import Agent, Engine, Pause
 from codefleet.testing import samples
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.surfaces.conftest import Person
 
 
@@ -89,6 +92,36 @@ def _read(terminal: int) -> bytes:
 )
 def test_durations_are_written_short(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("called", "found", "program"),
+    [
+        ("/opt/cf/bin/fleet", True, "fleet"),
+        ("/opt/a b/bin/codefleet", False, "'/opt/a b/bin/codefleet'"),
+        ("/opt/cf/codefleet/__main__.py", False, f"{sys.executable} -m codefleet"),
+    ],
+)
+def test_what_is_to_be_copied_begins_with_a_program_that_the_shell_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str, found: bool, program: str
+) -> None:
+    for name in ("codefleet", "fleet") if found else ():
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [called])
+    assert words.program() == program
+
+
+def test_an_event_in_words_is_one_line_without_what_says_nothing() -> None:
+    data = {
+        "head": "c0ffee" * 6 + "beef",
+        "usage": {"input": 7, "cached": 0},
+        "why": "so it is",
+        "by": "e_1",
+        "on": None,
+    }
+    one = {"ts": "2026-01-02T03:04:05.000Z", "kind": "run_ended", "task_id": "a", "run": "a.1", "data": data}
+    assert read.told(one)[9:] == 'run_ended          a.1         head=c0ffeec0ffee input=7 why="so it is"'
 
 
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("é", 1), ("e\u0301", 1), ("🚀", 2)])

@@ -59,7 +59,10 @@ def titles(home: Path, beginning: str, limit: int = 50) -> list[tuple[str, str]]
 def status(home: Path, environ: Mapping[str, str]) -> stored.Document | None:
     """The document of `status`; None when only the store can tell."""
     file = home / "codefleet.db"
-    if not file.exists() or "CODEFLEET_STALE_AFTER" in environ or _is_set(home / "runtime.toml"):
+    try:
+        if not file.exists() or "CODEFLEET_STALE_AFTER" in environ or _is_set(home / "runtime.toml"):
+            return None
+    except OSError:
         return None
     try:
         db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)

@@ -39,7 +39,10 @@ def _user(environ: Mapping[str, str]) -> Path:
 
 def exists(home: Home) -> bool:
     """Has a fleet ever been kept here?"""
-    return home.database.exists()
+    try:
+        return home.database.exists()
+    except PermissionError as error:
+        raise Failed(f"{home.path} can not be read: {error.strerror}", hint="it belongs to somebody else") from error
 
 
 def make(home: Home) -> str:

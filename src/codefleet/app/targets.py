@@ -83,15 +83,20 @@ async def _by_name(store: Store, text: str) -> list[Target]:
 
 
 async def _by_beginning(store: Store, text: str) -> list[Target]:
-    """Tasks first; runs only when no task begins so, or the text has a dot."""
+    """Tasks first; runs when the text has a dot."""
     text = text.removeprefix(QUESTION)
     tasks = [] if "." in text else (await store.find(Task, Filter(prefix=text), Page(limit=MOST_SHOWN))).items
     if tasks:
         return [_task(one) for one in tasks]
     agents = (await store.find(Agent, Filter(prefix=text), Page(limit=MOST_SHOWN))).items
-    runs = (await store.find(Run, Filter(prefix=text), Page(limit=MOST_SHOWN))).items if "." in text else ()
-    named = [Target("agent", one.id, one.current_task_id or "") for one in agents]
-    return named or [Target("run", one.id, one.task_id) for one in runs]
+    return [Target("agent", one.id, one.current_task_id or "") for one in agents] or await _runs_of(store, text)
+
+
+async def _runs_of(store: Store, text: str) -> list[Target]:
+    """A run by its number and the beginning of its task's id."""
+    beginning, _, number = text.rpartition(".")
+    owners = (await store.find(Task, Filter(prefix=beginning), Page(limit=MOST_SHOWN))).items if beginning else ()
+    return [found for owner in owners for found in await _run(store, f"{owner.id}.{number}")]
 
 
 async def _by_branch(store: Store, text: str) -> list[Target]:

@@ -94,7 +94,7 @@ def _state(task: Task, scene: Scene) -> list[Document]:
         return [_reason("failed", task.error_message or "it has failed", f"codefleet retry {task.id}")]
     if task.status is Status.CANCELLED:
         return [_reason("cancelled", task.error_message or "it was cancelled", f"codefleet retry {task.id}")]
-    return _at_work(task)
+    return _orphan(task, scene) or _at_work(task)
 
 
 def _pending(task: Task, scene: Scene) -> list[Document]:
@@ -106,6 +106,14 @@ def _pending(task: Task, scene: Scene) -> list[Document]:
     if not free:
         return [_reason("slots", "every runner is busy", "one of them is free again")]
     return [_reason("turn", f"{scene.ahead} ready tasks are before it", "its turn comes")]
+
+
+def _orphan(task: Task, scene: Scene) -> list[Document]:
+    """A run whose engine has ended is in nobody's care until another adopts it."""
+    run = task.open_run
+    if run is None or run.engine in {engine.id for engine in scene.engines}:
+        return []
+    return [_reason("no_engine", f"{task.assigned_to} began it, and its engine has ended", "codefleet start adopts it")]
 
 
 def _at_work(task: Task) -> list[Document]:
@@ -124,19 +132,23 @@ def _at_work(task: Task) -> list[Document]:
 def idle(counts: Mapping[Status, int], scene: Scene, held: Sequence[Task]) -> list[Document]:
     """Why nothing is started: the fleet as a whole. `held`: the pending tasks that may not start."""
     found = [_paused(one) for one in scene.pauses]
+    busy = sum(engine.busy for engine in scene.engines)
+    if busy:
+        found.append(_reason("progress", f"{_many(busy, 'runner')} at work, {_many(scene.ahead, 'task')} ready", ""))
     if not scene.engines:
         found.append(_reason("no_engine", "no engine runs", "codefleet start"))
-    if not scene.ahead:
+    if not scene.ahead and not busy:
         empty = not any(counts.get(status) for status in OPEN)
         found.append(_reason("nothing_ready", _nothing_ready(counts), 'codefleet add "…"' if empty else ""))
     found += [_held(tasks) for tasks in _alike(held)]
-    if not found:
-        busy = sum(engine.busy for engine in scene.engines)
-        found.append(_reason("progress", f"{busy} runners are busy, {scene.ahead} tasks are ready", ""))
-    return found
+    return found or [_reason("progress", f"{_many(scene.ahead, 'task')} ready, to be taken at any moment", "")]
 
 
-OPEN = (Status.PENDING, Status.BLOCKED, Status.WAITING)
+def _many(number: int, what: str) -> str:
+    return f"1 {what} is" if number == 1 else f"{number} {what}s are"
+
+
+OPEN = (Status.PENDING, Status.BLOCKED, Status.WAITING, Status.ASSIGNED, Status.IN_PROGRESS, Status.VERIFYING)
 
 
 def _alike(tasks: Sequence[Task]) -> list[list[Task]]:
@@ -155,7 +167,8 @@ def _held(tasks: Sequence[Task]) -> Document:
 
 
 def _nothing_ready(counts: Mapping[Status, int]) -> str:
-    held = counts.get(Status.PENDING, 0)
-    others = [f"{counts[status]} {status.value}" for status in (Status.BLOCKED, Status.WAITING) if counts.get(status)]
-    rest = [*([f"{held} held"] if held else []), *others]
-    return f"no task is ready ({', '.join(rest)})" if rest else "the backlog is empty"
+    names = {Status.PENDING: "held"}
+    found = [
+        f"{counts[status]} {names.get(status, status.value.replace('_', ' '))}" for status in OPEN if counts.get(status)
+    ]
+    return f"no task is ready ({', '.join(found)})" if found else "the backlog is empty"

@@ -38,6 +38,7 @@ def demo(frame: Frame, folder: Path | None, pace: float, *, rm: bool) -> None:
     demonstration.build(place)
     frame.say(_intro(place))
     tasks, ok = anyio.run(_play, frame, place, pace)
+    frame.say("")
     frame.data(_document(place, tasks), lambda: _summary(tasks))
     if rm:
         anyio.run(demonstration.remove, place)
@@ -74,9 +75,9 @@ async def _person(fleet: Fleet, pace: float) -> AsyncIterator[None]:
 
 
 def _intro(place: Stage) -> str:
-    return (
-        f"A small Python project lies in {place.repository}, six tasks are on its backlog, three depend on others.\n"
-        "Three scripted agents work on them side by side, each in its own git worktree; a task counts as done when the\n"
+    return words.wrapped(
+        f"A small Python project lies in {place.repository}, six tasks are on its backlog, two wait for others. "
+        "Three scripted agents work on them side by side, each in its own git worktree; a task counts as done when the "
         "project's tests pass on what it made. One agent makes a mistake, one asks a question (the demo answers).\n"
     )
 
@@ -109,7 +110,7 @@ def _look(place: Stage, tasks: Sequence[Mapping[str, Any]]) -> str:
     """What is worth looking at, as commands to be copied."""
     from codefleet.app.demonstration import short
 
-    fleet = f"codefleet --home {short(place.home.path)}"
+    fleet = f"{words.program()} --home {short(place.home.path)}"
     key = next((task["id"] for task in tasks if task["rounds"]), tasks[0]["id"])
     last = next((task["branch_name"] for task in tasks if task["title"].startswith("Describe")), "main")
     lines = [
@@ -119,9 +120,8 @@ def _look(place: Stage, tasks: Sequence[Mapping[str, Any]]) -> str:
         (f"{fleet} events", "every step of all of them"),
         (f"git -C {short(place.repository)} log --graph --oneline {last}", "how the work came together"),
     ]
-    most = max(len(text) for text, _ in lines)
-    shown = "\n".join(f"  {text:<{most}}   {what}" for text, what in lines)
-    return f"\nAll of it lies in {place.folder} (remove it whenever you like). Look at:\n{shown}"
+    shown = "\n".join(f"  # {what}\n  {text}" for text, what in lines)
+    return f"\nAll of it lies in {place.folder} (remove it whenever you like). Look at:\n\n{shown}"
 
 
 def _document(place: Stage, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -37,7 +38,7 @@ def _bare() -> None:
 
 def run(args: list[str]) -> int:
     """Do what the arguments say; the exit code."""
-    frame = Frame()
+    frame, output = Frame(), sys.stdout  # click puts something else in its place when a pipe has broken
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -46,6 +47,8 @@ def run(args: list[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _nobody_reads()
+    except SystemExit as end:
+        return _nobody_reads() if sys.stdout is not output else _code(end)
     except click.ClickException as error:
         return _refused(error)
     except (KeyboardInterrupt, click.Abort):
@@ -53,6 +56,10 @@ def run(args: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last place where anything can be said in words
         return _failed(error, debug=frame.debug or "--debug" in args or _debugs())
     return code if isinstance(code, int) else 0
+
+
+def _code(end: SystemExit) -> int:
+    return end.code if isinstance(end.code, int) else 0
 
 
 def _debugs() -> bool:
@@ -91,9 +98,22 @@ def _failed(error: Exception, *, debug: bool) -> int:
         if one.hint:
             _say("hint", one.hint)
     if not known:
+        _unknown(error)
+    return meaning(known[0])[0] if known else 1
+
+
+DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+
+
+def _unknown(error: Exception) -> None:
+    """What the system denies is no defect of ours."""
+    denied = [one for one in _leaves(error) if isinstance(one, OSError) and one.errno in DENIED]
+    for one in denied:
+        _say("error", f"{one.filename}: {one.strerror}" if one.filename else str(one.strerror))
+        _say("hint", "look at its owner, its permissions and the space that is left there; --debug shows more")
+    if not denied:
         _say("error", f"{type(error).__name__}: {error}")
         _say("hint", "this is a defect of codefleet; --debug shows where it happened")
-    return meaning(known[0])[0] if known else 1
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from codefleet.cli.frame import columns
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+NAMES = ("codefleet", "fleet", "flt", "codefleet-commander")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 COLOURS = {
     "blocked": "dim",
@@ -80,6 +81,24 @@ def cut(text: str, most: int) -> str:
             break
         kept.append(char)
     return "".join(kept) + "…"
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines that are not too wide."""
+    import textwrap
+
+    return textwrap.fill(text, min(columns(), 110), break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def program() -> str:
+    """How a shell finds this program again: by its name, or where it lies."""
+    import shlex
+    import shutil
+
+    name = os.path.basename(sys.argv[0])  # noqa: PTH119 - as it was typed
+    if name in NAMES:
+        return name if shutil.which(name) else shlex.quote(os.path.abspath(sys.argv[0]))  # noqa: PTH100 - links stay
+    return "codefleet" if shutil.which("codefleet") else f"{shlex.quote(sys.executable)} -m codefleet"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, wide: str = "") -> str:

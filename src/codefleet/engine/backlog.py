@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from codefleet.core import drafts
 from codefleet.core.drafts import Draft
-from codefleet.core.errors import Exists, InvalidInput
+from codefleet.core.errors import Exists, InvalidInput, NotAllowed
 from codefleet.core.layout import Home
 from codefleet.core.model import Complexity, Expects, Pause, Status, Task
 from codefleet.core.transitions import At, Change, pauses, people
@@ -201,7 +201,7 @@ class Backlog:
 
     async def answer(self, key: str, text: str) -> Task:
         words = drafts.comment(text, "answer")
-        task = await self._decide(key, lambda task: people.answer(task, words, self.at()))
+        task = await self._decide(key, lambda task: _answered(task, words, self.at()))
         await anyio.to_thread.run_sync(_note_answer, self.home, task)
         return task
 
@@ -250,6 +250,15 @@ def _retried(task: Task, *, before: tuple[str, ...], unmet: frozenset[str], at: 
     if task.depends_on != before:
         raise _Moved
     return people.retry(task, unmet, at)
+
+
+def _answered(task: Task, words: str, at: At) -> Change:
+    if task.question is None or not task.question.open:
+        raise NotAllowed(
+            f"task {task.id} is {task.status.value.replace('_', ' ')} and asks nothing",
+            hint="`codefleet answer` without a target lists the open questions",
+        )
+    return people.answer(task, words, at)
 
 
 def _note_answer(home: Home, task: Task) -> None:

@@ -111,5 +111,16 @@ def pause(frame: Frame, targets: tuple[str, ...], reason: str) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET…]", shell_complete=offered)
 def resume(frame: Frame, targets: tuple[str, ...]) -> None:
     """New starts again, of what was paused by a person or after failures; without TARGET of the whole fleet."""
-    found = frame.run(lambda fleet: fleet.resume(targets))
-    frame.data(found, "\n".join(f"{one['selector']} goes on" for one in found))
+
+    async def work(fleet: Fleet) -> tuple[set[str], list[dict[str, Any]], list[dict[str, Any]]]:
+        before = {one["selector"] for one in (await fleet.status())["pauses"]}
+        return before, await fleet.resume(targets), (await fleet.status())["pauses"]
+
+    before, found, still = frame.run(work)
+    frame.data(found, "\n".join(_resumed(one["selector"], before) for one in found))
+    for one in still:
+        frame.say(f"still paused: {one['selector']}: {clean(one['reason'])} (codefleet resume {one['selector']})")
+
+
+def _resumed(selector: str, before: set[str]) -> str:
+    return f"{selector} goes on" if selector in before else f"{selector} was not paused"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from codefleet.cli.frame import Frame, command, offered
-from codefleet.cli.words import clean, state
+from codefleet.cli.words import clean, count, state
 
 if TYPE_CHECKING:
-    from codefleet.app import Added, Fleet
+    from codefleet.app import Added, Fleet, Place
 
 TEXT = "The whole wish; - reads it from stdin."
 LABELS = "Labels, separated by commas; repeatable."
@@ -63,19 +63,19 @@ def _print(frame: Frame, added: Added, *, running: bool) -> None:
     for near in added.near:
         frame.say(f"nearly the same: {near.id} ({near.status.value}) {clean(near.title)}")
     if added.place.fresh:
-        frame.say(_new_project(added))
+        frame.say(_new_project(added.place))
+    if not added.place.settings.trusted:
+        frame.say(f"it waits for your trust: `codefleet trust {added.place.repository.path}` says what would run here")
     if not running:
         frame.say("no engine runs: `codefleet start` works the backlog off")
 
 
-def _new_project(added: Added) -> str:
-    gates = len(added.place.settings.gates)
-    proof = (
-        f"with {gates} gates"
-        if gates
-        else "without gates, so its work will be unproven; `codefleet init` proposes some"
-    )
-    return f"project {added.place.project.name} ({added.place.repository.path}) is known from now on, {proof}"
+def _new_project(place: Place) -> str:
+    gates = len(place.settings.gates)
+    proof = f"with {count(gates, 'gate')}" if gates else "without gates, so its work will be unproven"
+    more = "" if gates or not place.repository.git else "; `codefleet init` proposes some"
+    apart = "" if place.repository.git else "; without git, agents work in the folder itself"
+    return f"project {place.project.name} ({place.repository.path}) is known from now on, {proof}{more}{apart}"
 
 
 def _lists(fields: dict[str, Any]) -> dict[str, Any]:

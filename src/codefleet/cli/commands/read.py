@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from codefleet.cli.frame import FleetCommand, Frame, command, offered
 if TYPE_CHECKING:
     from codefleet.app import Fleet
 
+HASH = re.compile(r"[0-9a-f]{40}")
 ARTIFACTS = ("log", "plan", "knowledge", "qa", "result", "diff")
 LOOK = 0.25
 """Seconds between looks at a file that grows."""
@@ -225,18 +227,22 @@ def events(frame: Frame, kinds: Sequence[str], target: str, after: str, *, follo
 def told(one: Mapping[str, Any]) -> str:
     """An event in a line."""
     where = one["run"] or one["task_id"] or "-"
-    shown = {name: value for name, value in one["data"].items() if value not in (None, "", [])}
-    if shown.get("by") != "person":
-        shown.pop("by", None)
-    if "until" in shown:
-        shown["until"] = words.clock(shown["until"])
-    fields = " ".join(f"{name}={_short(value)}" for name, value in shown.items())
-    return f"{words.clock(one['ts'])}  {one['kind']:<18} {where:<11} {fields}".rstrip()
+    fields = " ".join(_fields(one["data"]))
+    return f"{words.clock(one['ts'])} {one['kind']:<18} {where:<11} {fields}".rstrip()
+
+
+def _fields(data: Mapping[str, Any]) -> Iterator[str]:
+    """What an event says, as `name=value`; what is within something stands for itself."""
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _fields({inner: known for inner, known in value.items() if known})
+        elif value not in (None, "", []) and (name != "by" or value == "person"):
+            yield f"{name}={_short(words.clock(value) if name == 'until' else value)}"
 
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    plain = words.cut(words.one_line(text), 120)
+    plain = text[:12] if HASH.fullmatch(text) else words.cut(words.one_line(text), 120)
     return f'"{plain}"' if " " in plain else plain
 
 

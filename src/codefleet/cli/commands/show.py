@@ -103,9 +103,8 @@ def _run(run: Mapping[str, Any]) -> str:
     files = f", {words.count(len(run['files']), 'file')}" if run["files"] else ""
     told = f": {words.one_line(run['reason'])}" if run["reason"] else ""
     status = "" if code is None else f" exit {code}"
-    return (
-        f"run {run['number']}: {run['agent']} ({run['agent_id']}) {ended} {run['outcome'] or ''}{status}{files}{told}"
-    )
+    outcome = f" {run['outcome']}" if run["outcome"] else ""
+    return f"run {run['number']}: {run['agent']} ({run['agent_id']}) {ended}{outcome}{status}{files}{told}"
 
 
 def _evidence(found: Mapping[str, Any]) -> list[str]:

@@ -74,7 +74,7 @@ def _list(frame: Frame, states: Sequence[str], limit: int, *, only_ready: bool, 
     frame.data(found, lambda: listing(found))
     if not found:
         frame.say(_none(states, only_ready=only_ready))
-    _footer(frame, found, counts, more=more)
+    _footer(frame, found, {} if everything else counts, more=more)
 
 
 def _where(states: Sequence[str], *, only_ready: bool, everything: bool) -> Filter:
