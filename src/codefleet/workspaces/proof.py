@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -71,14 +70,5 @@ def _clean(tree: Tree, caches: Sequence[str]) -> None:
     try:
         git.run(tree.path, "clean", "-q", "-ffdx", *keep)
     except GitError:
-        _make_writable(tree.path)
+        worktrees.make_writable(tree.path)
         git.run(tree.path, "clean", "-q", "-ffdx", *keep)
-
-
-def _make_writable(top: Path) -> None:
-    """Folders that a tool made read-only can not be emptied."""
-    for folder, names, _ in os.walk(top):
-        for name in names:
-            place = Path(folder) / name
-            if not place.is_symlink():
-                place.chmod(place.stat().st_mode | 0o700)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,7 +65,11 @@ def remove(tree: Tree) -> None:
     with lock.repository(tree.common) as held:
         with space.writing(tree.gitdir):
             (tree.gitdir / "locked").write_text(_LEAVING)
-        git.run(tree.common, "worktree", "remove", "--force", "--force", str(tree.path), keep=(held,))
+        try:
+            git.run(tree.common, "worktree", "remove", "--force", "--force", str(tree.path), keep=(held,))
+        except GitError:
+            for place in (tree.path, tree.gitdir):
+                _delete(place)
 
 
 def discard(repository: Tree, path: Path) -> None:
@@ -73,7 +78,7 @@ def discard(repository: Tree, path: Path) -> None:
         raise _in_the_way(path)
     with lock.repository(repository.common):
         for place in (path, *layout.registered(repository.common, path)):
-            shutil.rmtree(place, ignore_errors=not place.exists())
+            _delete(place)
 
 
 def sweep(repository: Tree, path: Path) -> str:
@@ -113,10 +118,23 @@ def _clear(repository: Tree, path: Path) -> None:
     ours = _is_ours(path, entries)
     if path.exists() and not ours and any(path.iterdir()):
         raise _in_the_way(path)
-    if ours:
-        shutil.rmtree(path)
-    for entry in entries:
-        shutil.rmtree(entry)
+    for place in (path, *entries) if ours else entries:
+        _delete(place)
+
+
+def make_writable(top: Path) -> None:
+    """Folders that a tool made read-only can not be emptied."""
+    for folder, names, _ in os.walk(top):
+        for name in names:
+            place = Path(folder) / name
+            if not place.is_symlink():
+                place.chmod(place.stat().st_mode | 0o700)
+
+
+def _delete(folder: Path) -> None:
+    if folder.exists():
+        make_writable(folder)
+        shutil.rmtree(folder)
 
 
 def _in_the_way(path: Path) -> GitError:
