@@ -234,7 +234,7 @@ class SqliteStore:
         if look():
             return look.result()
         async with anyio.create_task_group() as group:
-            group.start_soon(waking.watch, self._wake, self._bell.ring)
+            group.start_soon(self._parts.wake.watch, self._bell.ring)
             await waiting.wait_until(look, self._bell, self._clock, timeout, waking.POLL)
             group.cancel_scope.cancel()
         return look.result()

@@ -19,31 +19,34 @@ _IN_MODIFY = 0x2
 
 
 class Wake:
-    """Writes the byte. Losing one does no harm."""
+    """Writes the byte, losing one does no harm, and says when somebody wrote one."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._watcher: _Watcher | None = None
+        self._turn = anyio.Lock()
 
     def ring(self) -> None:
         with suppress(OSError):
             os.pwrite(self._file, b".", 0)
 
+    async def watch(self, ring: Callable[[], None]) -> None:
+        """Call `ring` whenever somebody wrote to the file, until cancelled. Where the system has no means: never.
+
+        One of those who watch does it for all. The watcher is kept, for closing one takes the kernel long.
+        """
+        async with self._turn:
+            self._watcher = self._watcher or _open(self._path)
+            while self._watcher is not None:
+                await anyio.wait_readable(self._watcher)
+                self._watcher.clear()
+                ring()
+
     def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
         os.close(self._file)
-
-
-async def watch(path: Path, ring: Callable[[], None]) -> None:
-    """Call `ring` whenever somebody wrote to the file, until cancelled. Where the system has no means: never."""
-    watcher = _open(path)
-    if watcher is None:
-        return
-    try:
-        while True:
-            await anyio.wait_readable(watcher)
-            watcher.clear()
-            ring()
-    finally:
-        watcher.close()
 
 
 if sys.platform == "linux":
