@@ -233,6 +233,8 @@ class Run:
     """The text or an upstream changed under it: verify again before it is believed."""
     token: str = ""
     """Digest of the token that its agent speaks with."""
+    revision: int = 1
+    """Of the task's text, as it was when this run was assigned."""
 
     @property
     def ended(self) -> bool:
@@ -382,6 +384,8 @@ class Pause:
     until: Instant | None = None
     strikes: int = 0
     last_failure: str = ""
+    failures: int = 0
+    """Failures to start in a row, whatever their words."""
     question: Question | None = None
     questions: int = 0
     created_at: Instant = 0

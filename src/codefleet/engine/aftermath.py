@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio.to_thread
@@ -21,6 +23,7 @@ from codefleet.core.transitions.change import fact
 from codefleet.engine import artifacts, decide, files, ledger, views
 from codefleet.engine.case import Case
 from codefleet.engine.claims import Claims, remember
+from codefleet.engine.parts import Parts
 from codefleet.engine.prepare import workspace_of
 from codefleet.ports import Filter, ForeignMove, Page
 
@@ -119,16 +122,30 @@ async def catch_up(claims: Claims) -> None:
             run = held.value.run
             if run is not None and Path(run.workspace) == folder:
                 await attempt(tidy, await claims.case_of(held.value, run), held.value)
+    await _remember_all(parts)
     days = parts.configuration.home().keep_spools_days
     old = await anyio.to_thread.run_sync(_old_spools, parts.home, parts.clock.now() / 1000 - days * 86_400)
     for over in await parts.store.get(Run, old):
         await anyio.to_thread.run_sync(shutil.rmtree, parts.home.spools(over.value.id), True)
 
 
+async def _remember_all(parts: Parts) -> None:
+    """Put runs on record whose engine died just when they had ended."""
+    names = await anyio.to_thread.run_sync(_old_spools, parts.home, math.inf)
+    known = {held.value.id for held in await parts.store.get(Run, names)}
+    tasks = {name.partition(".")[0] for name in names if name not in known}
+    for held in await parts.store.get(Task, sorted(tasks)):
+        if held.value.run is not None and held.value.run.ended:
+            await remember(parts, held.value.run)
+
+
 def _old_spools(home: Home, before: float) -> list[str]:
     """Runs whose raw output nobody has touched since a moment (in seconds)."""
-    root = home.spools("x").parent
-    return [path.name for path in (root.iterdir() if root.is_dir() else ()) if path.stat().st_mtime < before]
+    root, old = home.spools("x").parent, []
+    for path in root.iterdir() if root.is_dir() else ():
+        with suppress(FileNotFoundError):  # another engine is faster
+            old += [path.name] if path.stat().st_mtime < before else []
+    return old
 
 
 def _worktrees(home: Home) -> list[Path]:

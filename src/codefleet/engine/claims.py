@@ -19,7 +19,7 @@ from codefleet.core.errors import CodeFleetError, ConfigError, Exists, NoSpace, 
 from codefleet.core.model import Fact, Hold, Lane, Pause, Project, Run, Status, Task
 from codefleet.core.settings import AgentType, Settings
 from codefleet.core.transitions import At, Change, Event, pauses, rules, runs
-from codefleet.core.transitions.table import refusal
+from codefleet.core.transitions.table import refusal as refused
 from codefleet.engine import decide, files, requests
 from codefleet.engine.case import Case
 from codefleet.engine.parts import Parts
@@ -28,6 +28,8 @@ from codefleet.engine.proof import worktree_root
 from codefleet.ports import Filter
 
 DISK_PAUSE = 60_000
+NOBODY = AgentType(driver="command", command=("false",))
+"""Stands for an agent type that is not there any more: a run of it can only be ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Claims:
     busy: Callable[[str], bool] = lambda _key: False
     """Does a run of this task still end in this engine?"""
     paused: dict[str, Pause] = field(default_factory=dict)
+    taking: set[str] = field(default_factory=set)
+    """Runs that are assigned, or about to be, and that nobody looks after yet."""
 
     # -------------------------------------------------------------------------------------------------- lists
 
@@ -154,12 +158,18 @@ class Claims:
         if agent is None:
             known = ", ".join(sorted(settings.agents))
             return Hold(kind="setup", text=f"no agent type {name!r} is configured; there are {known}")
+        if refusal := self._refusal(agent):
+            return Hold(kind="setup", text=refusal)
+        model = order.get("model") or task.model or settings.model_of(name)
+        return Chosen(path, project.name, settings, name, agent, model)
+
+    def _refusal(self, agent: AgentType) -> str:
+        """Why there is no driver for it; empty when there is one."""
         try:
             self.parts.drivers.driver(agent.driver, agent)
         except ConfigError as error:
-            return Hold(kind="setup", text=error.message)
-        model = order.get("model") or task.model or settings.model_of(name)
-        return Chosen(path, project.name, settings, name, agent, model)
+            return error.message
+        return ""
 
     async def _assign(self, task: Task, chosen: Chosen, slot: str) -> Case | None:
         """One commit gives the task to the slot; somebody who was first keeps it."""
@@ -169,19 +179,21 @@ class Claims:
         at = self._at()
         token, digest = requests.new_token()
         run = replace(await self._run(case, task, chosen, slot), token=digest, created_at=at.now)
-        other = await rival(self.parts, task.id, run.workspace) if case.here else ""
+        other = await rival(self.parts, run) if case.here else ""
         if other:
             await self._hold(task.id, behind(other, at.now))
             return None
 
         def assigned(now: Task) -> Change:
             if now.runs != task.runs:
-                raise refusal(now, Event.ASSIGN, because="somebody else was first")
+                raise refused(now, Event.ASSIGN, because="somebody else was first")
             return runs.assign(now, run, at)
 
+        self.taking.add(case.run_id)
         try:
             change = await decide.patiently(self.parts.store, self.parts.clock, task.id, assigned)
         except NotAllowed:
+            self.taking.discard(case.run_id)
             return None
         self.heard(change.facts)
         case.token = token
@@ -208,7 +220,8 @@ class Claims:
         project = await self._project(run.project)
         path = Path(project.paths.get(self.parts.host, "/nowhere")) if project else Path("/nowhere")
         settings = await self._settings(path)
-        agent = settings.agents.get(run.agent) or AgentType(driver="command", command=("false",))
+        agent = settings.agents.get(run.agent, NOBODY)
+        agent = NOBODY if self._refusal(agent) else agent
         name = project.name if project else run.project
         return self._case(task.id, run.number, Chosen(path, name, settings, run.agent, agent, run.model))
 
@@ -233,6 +246,7 @@ class Claims:
             branch="" if case.here else branch,
             workspace=str(place),
             session_id=session or (str(uuid.uuid4()) if can.sessions else ""),
+            revision=task.revision,
         )
 
     def _branch(self, case: Case, task: Task, chosen: Chosen) -> str:

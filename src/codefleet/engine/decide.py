@@ -6,6 +6,8 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
+import anyio
+
 from codefleet.core.errors import NoSpace, NotFound, Stale, StoreUnavailable
 from codefleet.core.model import Aggregate, Task
 from codefleet.core.transitions import Change
@@ -48,7 +50,8 @@ async def change(store: Store, key: str, decision: Callable[[Task], Change]) -> 
         if made.task == held.value and not made.facts:
             return made
         try:
-            await store.commit(held, made.task, made.facts)
+            with anyio.CancelScope(shield=True):  # whoever has committed something must know it
+                await store.commit(held, made.task, made.facts)
         except Stale:
             continue
         return made

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 
 import codefleet
-from codefleet.core.errors import AlreadyRunning, CodeFleetError, NoSpace, NotAllowed, StoreUnavailable
+from codefleet.core.errors import AlreadyRunning, CodeFleetError, NoSpace, NotAllowed, StoreError, StoreUnavailable
 from codefleet.core.model import Agent, Fact, Outcome, Run, Status, Task
 from codefleet.core.model import Engine as Record
 from codefleet.core.settings import Settings
@@ -25,7 +25,7 @@ from codefleet.core.transitions import At, runs
 from codefleet.engine import aftermath, decide, ledger, rules
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
-from codefleet.engine.claims import Claims
+from codefleet.engine.claims import NOBODY, Claims
 from codefleet.engine.execution import Execution
 from codefleet.engine.parts import Parts
 from codefleet.engine.sweep import Sweep
@@ -37,7 +37,7 @@ ENDINGS = frozenset({"task_completed", "task_failed", "task_cancelled", "task_re
 """After these, tasks that wait for that one are told."""
 TIME_LIFTS = frozenset({"time", "limit", "scope"})
 MOST_CRASHES = 3
-BEHIND, MOST_BEHIND = 0.02, 2.0
+BEHIND, MOST_BEHIND = 0.05, 2.0
 MOST_LOOKED_AT = 400
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 
@@ -77,10 +77,11 @@ class Engine:
         self._draining = False
         self._now = False
         self._bell = Bell()
+        self._hurry = Bell()
         self._claims = Claims(
             parts=parts, engine=self.id, heard=self._heard, agent=agent, workdir=workdir, busy=self._is_busy
         )
-        self._sweep = Sweep(self._claims, self._running.__contains__, self._take)
+        self._sweep = Sweep(self._claims, self._is_looked_after, self._take)
         self._group: anyio.abc.TaskGroup | None = None
 
     # ------------------------------------------------------------------------------------------ from outside
@@ -89,6 +90,8 @@ class Engine:
         """No new starts; `now`: also interrupt what runs, keep its work and put its tasks back."""
         self._draining = True
         self._now = self._now or now
+        if now:
+            self._hurry.ring()
         for running in self._running.values():
             running.execution.drain()
             if now:
@@ -112,11 +115,13 @@ class Engine:
             position = await self._patiently(self._enter)
             async with anyio.create_task_group() as group:
                 self._group = group
-                await self._patiently(self._sweep.everything)
-                for service in (self._beats, self._sweeps, self._says, self._catches_up):
-                    group.start_soon(service)
-                group.start_soon(self._listens, position)
-                await self._works()
+                with anyio.CancelScope() as work:
+                    group.start_soon(self._gives_up, work)
+                    await self._patiently(self._sweep.everything)
+                    for service in (self._beats, self._sweeps, self._says, self._catches_up):
+                        group.start_soon(service)
+                    group.start_soon(self._listens, position)
+                    await self._works()
                 with anyio.move_on_after(self._settings.shutdown_grace):
                     await self._all(lambda: not self._tidying)
                 group.cancel_scope.cancel()
@@ -168,6 +173,12 @@ class Engine:
         finally:
             self.parts.presence.leave(self.id)
         log.info("engine_stopped", extra={"engine": self.id})
+
+    async def _gives_up(self, work: anyio.CancelScope) -> None:
+        """Who is to stop at once waits for nothing any longer than this: what is left is kept by guards."""
+        await self._hurry.wait()
+        await self.parts.clock.sleep(self._settings.shutdown_grace)
+        work.cancel()
 
     def _agent(self, slot: str) -> Agent:
         name = self._claims.agent or self._settings.agent.default
@@ -267,6 +278,8 @@ class Engine:
             try:
                 return await act()
             except (NoSpace, StoreUnavailable) as error:
+                if self._now and self._group is None:  # it has not begun: there is nothing to leave behind
+                    raise
                 log.warning("engine_waits", extra={"engine": self.id, "error": error.message})
                 await self.parts.clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
@@ -284,8 +297,7 @@ class Engine:
                 self.stop(now=False)
                 continue
             if self._now:
-                with anyio.move_on_after(self._settings.shutdown_grace):
-                    await self._all(lambda: not self._running)
+                await self._all(lambda: not self._running)
                 return
             await self._bell.wait()
 
@@ -296,9 +308,12 @@ class Engine:
     async def _consequences(self) -> None:
         """Tell those that wait for a task what became of it."""
         while self._ended:
-            key = next(iter(self._ended))
-            await rules.unlock(self.parts.store, key, self._at())
-            self._ended.discard(key)
+            key = self._ended.pop()
+            try:
+                await rules.unlock(self.parts.store, key, self._at())
+            except StoreError:
+                self._ended.add(key)
+                raise
 
     async def _fill(self) -> None:
         """Give every free slot the best task that it may take."""
@@ -324,16 +339,24 @@ class Engine:
     def _is_busy(self, key: str) -> bool:
         return any(running.case.key == key for running in self._running.values())
 
+    def _is_looked_after(self, run: str) -> bool:
+        return run in self._running or run in self._claims.taking
+
     async def _take(self, task: Task, run: Run) -> None:
         """Look after a run that was assigned before; it keeps its agent's name."""
         if self._now:
             return
         case = await self._claims.case_of(task, run)
-        if run.id not in self._running:
-            self._launch(Running(execution=Execution(case, fresh=False), case=case, slot=run.agent_id))
+        if self._is_looked_after(run.id):
+            return
+        running = Running(execution=Execution(case, fresh=False), case=case, slot=run.agent_id)
+        self._launch(running)
+        if case.agent == NOBODY and task.status is not Status.VERIFYING:
+            running.execution.stop()
 
     def _launch(self, running: Running) -> None:
         self._running[running.case.run_id] = running
+        self._claims.taking.discard(running.case.run_id)
         if self._group is not None:
             self._group.start_soon(self._executes, running)
         if self._draining:

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from codefleet.core.errors import CodeFleetError, GitError, NoSpace, NotAllowed, StoreUnavailable
-from codefleet.core.model import Evidence, Fact, GateResult, Hold, Outcome, Result, Run, Status, Task
+from codefleet.core.model import Evidence, GateResult, Hold, Outcome, Result, Run, Status, Task
 from codefleet.core.transitions import At, Change, people, runs
 from codefleet.core.transitions.change import fact
 from codefleet.core.verdicts import Kind, Observed, Verdict, judge
@@ -23,6 +23,7 @@ from codefleet.engine import aftermath, artifacts, decide, prompt, proof, speaki
 from codefleet.engine.asking import Asking
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
+from codefleet.engine.claims import remember
 from codefleet.engine.conversation import POLL, Conversation
 from codefleet.engine.prepare import Declined, place, prepare, workspace_of
 from codefleet.engine.talk import Talk
@@ -114,6 +115,7 @@ class Execution:
                 await self.case.stop_children(agents=False)
             group.start_soon(self._watch)
             while (stage := await self._look()) is not None:
+                self._stage = stage
                 with anyio.CancelScope() as self._scope:
                     await self._act(acts[stage])
                 if stage is Stage.LEAVE:
@@ -135,12 +137,13 @@ class Execution:
 
     async def _look(self) -> Stage | None:
         """Read the task; the stage that is right now, None when the run has ended."""
-        case = self.case
-        held = await case.patiently(lambda: decide.task(case.parts.store, case.key))
-        self.case.task = held.value
-        run = case.run_of(self.case.task)
-        self._stage = None if run is None or run.ended else self._stage_of(self.case.task)
-        return self._stage
+        case, known = self.case, self.case.task
+        now = (await case.patiently(lambda: decide.task(case.parts.store, case.key))).value
+        if case.task is not known:  # committed here while this was read
+            return await self._look()
+        case.task = now
+        run = case.run_of(now)
+        return None if run is None or run.ended else self._stage_of(now)
 
     def _stage_of(self, task: Task) -> Stage:
         if task.run is None or task.run.number != self.case.number:
@@ -156,13 +159,14 @@ class Execution:
         return Stage.FOLLOW
 
     async def _watch(self) -> None:
-        """Abort a stage that is not the right one any more."""
+        """Abort a stage that is not the right one any more; never the one that came after it."""
         while True:
             await self._news.wait()
-            before = self._stage
+            scope, before = self._scope, self._stage
             after = await self._look()
-            if before is not None and after is not before and before not in {Stage.END, Stage.LEAVE}:
-                self._scope.cancel()
+            lasts = scope is self._scope and before not in {None, Stage.END, Stage.LEAVE}
+            if lasts and after is not before:
+                scope.cancel()
             self._bell.ring()
 
     # ---------------------------------------------------------------------------------------- prepare, start
@@ -350,6 +354,9 @@ class Execution:
         if run is None:  # pragma: no cover - a task that is verified has a run
             return
         await self.case.commit(runs.lift_gates)
+        if not self.case.settings.trusted:
+            await self._hold(f"what {self.case.repository} would run here is not trusted; see `codefleet trust`")
+            return
         if not self.case.settings.gates:
             await self._green(run, ())
             return
@@ -367,6 +374,7 @@ class Execution:
 
         def passed(task: Task, at: At) -> Change:
             doubt = task.outcome == "no_change" and task.expects.value == "change"
+            doubt = doubt or (task.run is not None and task.run.stale)
             awaiting = "review" if doubt or policy == "review" else None
             return runs.pass_gates(task, self._epoch(task), evidence, at, proven=bool(gates), awaiting=awaiting)
 
@@ -408,7 +416,8 @@ class Execution:
             settings = await self.case.parts.configuration.project(self.case.repository)
         except CodeFleetError:
             return False
-        if not settings.trusted or settings.gates == self.case.settings.gates:
+        before = self.case.settings
+        if not settings.trusted or (before.trusted and settings.gates == before.gates):
             return False
         self.case.settings = settings
         return True
@@ -442,33 +451,48 @@ class Execution:
     async def _let_go(self, decision: Callable[[Task, At], Change], *, settle: bool) -> None:
         status = await self._with.close(polite=settle)
         saved = await self._saved(settle=settle)
+        await self._remember_lingering(status)
 
         def all_at_once(task: Task, at: At) -> Change:
-            change = decision(task, at).then(lambda now: Change(now, saved(now, at)))
+            change = decision(task, at).then(lambda now: saved(now, at))
             change = change.then(lambda now: self._ended(now, at, status))
             return change.then(lambda now: self._accepted(now, at))
 
         await self.case.commit(all_at_once)
         self.case.sweep_tmp()
 
-    async def _saved(self, *, settle: bool) -> Callable[[Task, At], tuple[Fact, ...]]:
-        """Keep what the run has left, as commits on its branch or beside it; the facts that say so."""
+    async def _remember_lingering(self, status: ChildStatus) -> None:
+        """A run that another one has followed is on record before its task forgets it."""
+        task = self.case.task
+        run = self.case.run_of(task) if task is not None else None
+        if run is not None and task is not None and run is not task.run:
+            over = runs.closed(run, self.case.at(), **self._end_of(run, status))
+            await self.case.patiently(lambda: remember(self.case.parts, over))
+
+    async def _saved(self, *, settle: bool) -> Callable[[Task, At], Change]:
+        """Keep what the run has left, as commits on its branch or beside it; what is to be said of that."""
         where, case = self.case.workspace, self.case
         if where is None or not where.git or not where.path.exists():
             return _nothing_to_say
-        if settle and self.case.task is not None:
-            await self._settled(self.case.task)
-            return _nothing_to_say
-        salvage = case.parts.workspaces.salvage
         try:
+            if settle and case.task is not None:
+                return self._known(await self._settled(case.task))
+            salvage = case.parts.workspaces.salvage
             kept = await case.patiently(lambda: salvage(where, task_id=case.key, number=case.number))
         except GitError as error:
             text = f"its work could not be saved: {error.message}"
-            return lambda task, at: (fact(task, "error", at, code="salvage", text=text),)
+            return lambda task, at: Change(task, (fact(task, "error", at, code="salvage", text=text),))
         if kept is None:
             return _nothing_to_say
-        files = list(kept.files[:50])
-        return lambda task, at: (fact(task, "work_salvaged", at, run=case.run_of(task), ref=kept.ref, files=files),)
+        about = {"ref": kept.ref, "files": list(kept.files[:50])}
+        return lambda task, at: Change(task, (fact(task, "work_salvaged", at, run=case.run_of(task), **about),))
+
+    def _known(self, changes: ChangeSet | None) -> Callable[[Task, At], Change]:
+        """Note with the run what it has committed."""
+        if changes is None:
+            return _nothing_to_say
+        about = {"head": changes.head, "tree": changes.tree, "files": changes.files}
+        return lambda task, at: runs.learn(task, self._epoch(task), at, **about)
 
     async def _finish(self, decision: Callable[[Task, At], Change]) -> None:
         """End the session and the tree, then commit the decision, the end of the run and, where policy says so, the
@@ -486,10 +510,14 @@ class Execution:
         run = self.case.run_of(task)
         if run is None or run.ended:
             return Change(task)
-        used = self._with.used
-        end = {"exit_code": status.code, "usage": used.usage, "cost_usd": used.cost_usd, **self._with.session_left(run)}
+        end = self._end_of(run, status)
         self.closed = runs.closed(run, at, **end)
         return runs.end_run(task, self.case.number, at, most=self.case.settings.limits.attempts, **end)
+
+    def _end_of(self, run: Run, status: ChildStatus) -> dict[str, Any]:
+        used = self._with.used
+        end = {"exit_code": status.code, "usage": used.usage, "cost_usd": used.cost_usd}
+        return {**end, **self._with.session_left(run)}
 
     def _accepted(self, task: Task, at: At) -> Change:
         if task.status is not Status.VERIFIED or task.awaiting is not None or self.case.settings.policy != "none":
@@ -497,5 +525,5 @@ class Execution:
         return people.accept(task, at)
 
 
-def _nothing_to_say(_task: Task, _at: At) -> tuple[Fact, ...]:
-    return ()
+def _nothing_to_say(task: Task, _at: At) -> Change:
+    return Change(task)

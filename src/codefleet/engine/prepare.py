@@ -18,10 +18,9 @@ from codefleet.engine.case import Case
 from codefleet.engine.furnish import furnish
 from codefleet.engine.parts import Parts
 from codefleet.engine.prompt import Upstream
-from codefleet.ports import Filter, Page, Workspace, WorkspaceOrder
+from codefleet.ports import Workspace, WorkspaceOrder
 
 FULL_DISK_PAUSE = 30_000
-AT_WORK = (Status.ASSIGNED, Status.IN_PROGRESS, Status.WAITING, Status.VERIFYING)
 RESUMABLE = frozenset({Outcome.QUESTION, Outcome.INTERRUPTED, Outcome.FENCED, Outcome.REPORTED, Outcome.NO_CHANGE})
 """How a run may have ended whose session the next one goes on with."""
 
@@ -51,7 +50,7 @@ async def prepare(case: Case, task: Task, *, fresh_session: bool = False) -> Pre
 async def _prepare(case: Case, task: Task, *, fresh_session: bool) -> Prepared | Declined:
     run = case.run_of(task)
     assert run is not None  # noqa: S101  the stage was chosen by it
-    other = await rival(case.parts, case.key, run.workspace) if case.here else ""
+    other = await rival(case.parts, run) if case.here else ""
     if other:  # of two that took the same folder at once, both give way
         return Declined(behind(other, case.parts.clock.now()))
     upstreams = await _upstreams(case, task)
@@ -63,7 +62,8 @@ async def _prepare(case: Case, task: Task, *, fresh_session: bool) -> Prepared |
         return Declined(Hold(kind="setup", text=trouble.text))
     folder = await anyio.to_thread.run_sync(_folders, case, task)
     if run.session_id and not fresh_session and before is not None and before.session_id == run.session_id:
-        return Prepared(prompt.resumed(task, run, case.settings, mark=prompt.new_mark()), resume=True)
+        edited = before.revision < task.revision
+        return Prepared(prompt.resumed(task, run, case.settings, mark=prompt.new_mark(), edited=edited), resume=True)
     return Prepared(_fresh(case, task, run, upstreams, folder, before), resume=False)
 
 
@@ -108,7 +108,7 @@ def head_of(task: Task) -> str:
 async def earlier(case: Case, task: Task) -> Run | None:
     """The run of this task before this one, if one is over."""
     keys = [f"{task.id}.{number}" for number in range(case.number - 1, 0, -1)]
-    found = await case.parts.store.get(Run, keys[:3])
+    found = await case.parts.store.get(Run, keys)
     return found[0].value if found else None
 
 
@@ -119,15 +119,18 @@ def resumes(before: Run | None, agent: str, *, can: bool) -> bool:
     )
 
 
-async def rival(parts: Parts, key: str, place: str) -> str:
-    """Another task that is at work in a folder; there is room for one."""
-    page = await parts.store.find(Task, Filter(status=AT_WORK), Page(limit=1000))
-    return next((one.id for one in page.items if one.id != key and _is_in(one, place)), "")
+async def rival(parts: Parts, run: Run) -> str:
+    """The task of another run whose agent works, or is not dead yet, in the same folder; there is room for one."""
+    for engine in await parts.store.engines():
+        for held in await parts.store.get(Task, await parts.store.owned_by(engine.id)):
+            if _is_beside(run, held.value):
+                return held.value.id
+    return ""
 
 
-def _is_in(task: Task, place: str) -> bool:
+def _is_beside(run: Run, task: Task) -> bool:
     known = (*task.lingering, *((task.run,) if task.run else ()))
-    return any(not run.ended and run.workspace == place for run in known)
+    return any(not one.ended and one.workspace == run.workspace and one.id != run.id for one in known)
 
 
 def behind(other: str, now: int) -> Hold:

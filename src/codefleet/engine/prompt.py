@@ -121,9 +121,13 @@ def fresh(
     return _filled(template, values)
 
 
-def resumed(task: Task, run: Run, settings: Settings, *, mark: str) -> str:
-    """What a resumed session is told: what happened meanwhile, and how to end."""
+def resumed(task: Task, run: Run, settings: Settings, *, mark: str, edited: bool = False) -> str:
+    """What a resumed session is told: what happened meanwhile, and how to end. `edited`: the task reads otherwise now."""
     notes = _notes(task.notes, mark)
+    if edited:
+        notes = (
+            f"A person has changed the task. This is how it reads now.\n\n{_the_task(task, mark)}\n\n{notes}".strip()
+        )
     values = {
         "task_id": task.id,
         "run": run.id,

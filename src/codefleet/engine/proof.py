@@ -23,6 +23,8 @@ from codefleet.engine.furnish import furnish
 from codefleet.ports import ChildState, ChildStatus, Job, Workspace
 
 CANNOT_RUN = frozenset({126, 127})
+MOST_LOST = 3
+"""So often a gate is run again whose exit code was lost."""
 TURN = 0.2
 """Seconds between looks at whether another engine has left the proof worktree."""
 
@@ -169,7 +171,9 @@ async def _gate(case: Case, workspace: Workspace, gate: Gate) -> tuple[GateResul
 async def _once(case: Case, workspace: Workspace, gate: Gate) -> tuple[GateResult, str, str]:
     began = case.parts.clock.now()
     status, log = await case.child("gate", _job(case, workspace, gate))
-    while not status.known and not status.exec_error:
+    for _ in range(MOST_LOST):
+        if status.known or status.exec_error:
+            break
         status, log = await case.child("gate", _job(case, workspace, gate))
     log = case.scrubber.text(log)
     views.keep_gate(case.parts.home, case.key, case.number, gate.name, log.encode())
@@ -183,8 +187,8 @@ async def _once(case: Case, workspace: Workspace, gate: Gate) -> tuple[GateResul
 
 
 def _cannot_run(gate: Gate, status: ChildStatus, log: str) -> str:
-    if status.exec_error:
-        return f"gate {gate.name} can not run: {status.exec_error}"
+    if status.exec_error or not status.known:
+        return f"gate {gate.name} can not run: {status.exec_error or 'its exit code is lost again and again'}"
     if status.code in CANNOT_RUN and not status.ended_by:
         last = log.strip().splitlines()[-1:] or [""]
         return f"gate {gate.name} can not run (exit {status.code}): {last[0][:200]}"

@@ -11,27 +11,34 @@ STRIKES = 2
 """So many equal failures to start, and nothing of that kind is started until a person has looked."""
 
 
+MOST_FAILURES = 5
+"""So many failures in a row, however different their words, are as good as two equal ones."""
+
+
 def selector(kind: str, name: str = "") -> str:
     """The id of a pause: `fleet`, `agent:TYPE`, `account:NAME`, `project:ID`, `task:ID`."""
     return f"{kind}:{name}" if name else kind
 
 
 def strike(pause: Pause, failure: str, at: At) -> tuple[Pause, tuple[Fact, ...]]:
-    """One more failure to start; the second equal one pauses, with one question."""
+    """One more failure to start; the second equal one pauses, with one question, and so do many in a row."""
     if pause.active:
         return pause, ()
     strikes = pause.strikes + 1 if failure == pause.last_failure else 1
-    counted = replace(pause, strikes=strikes, last_failure=failure, updated_at=at.now)
-    if strikes < STRIKES:
+    failures = pause.failures + 1
+    counted = replace(pause, strikes=strikes, failures=failures, last_failure=failure, updated_at=at.now)
+    if strikes < STRIKES and failures < MOST_FAILURES:
         return counted, ()
-    text = f"{pause.id} failed to start {strikes} times: {failure}\nAnswer when it is repaired; any answer goes on."
+    text = f"{pause.id} failed to start {failures} times: {failure}\nAnswer when it is repaired; any answer goes on."
     question = Question(id=f"q_{pause.id}", text=text, asked_at=at.now)
     return put(replace(counted, question=question, questions=pause.questions + 1), failure, at)
 
 
 def clear(pause: Pause, at: At) -> Pause:
     """It started well: earlier failures do not count."""
-    return pause if pause.active or not pause.strikes else replace(pause, strikes=0, last_failure="", updated_at=at.now)
+    if pause.active or not pause.strikes:
+        return pause
+    return replace(pause, strikes=0, failures=0, last_failure="", updated_at=at.now)
 
 
 def put(pause: Pause, reason: str, at: At, *, until: Instant | None = None) -> tuple[Pause, tuple[Fact, ...]]:
@@ -54,7 +61,9 @@ def lift(pause: Pause, at: At, *, answer: str = "") -> tuple[Pause, tuple[Fact, 
             if answer
             else replace(question, moot=True)
         )
-    after = replace(pause, active=False, until=None, strikes=0, last_failure="", question=question, updated_at=at.now)
+    after = replace(
+        pause, active=False, until=None, strikes=0, failures=0, last_failure="", question=question, updated_at=at.now
+    )
     return after, (Fact(kind="resumed", at=at.now, by=at.by, data=_about(after, by=at.by)),)
 
 

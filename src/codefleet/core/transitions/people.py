@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from codefleet.core.model import PRIORITY_STEP, Complexity, Hold, Instant, Outcome, Status, Task
@@ -49,14 +50,12 @@ TEXT = ("title", "description", "labels", "agent", "model", "complexity")
 
 
 def edit(task: Task, change: Edit, at: At) -> Change:
-    """New text, priority or scope. A run under way learns of new text by its revision."""
+    """New text, priority or scope. Runs learn of new text by its revision."""
     text = {name: value for name, value in change.given(*TEXT).items() if value != getattr(task, name)}
     after = task
     if text:
         admit(task, Event.EDIT_TEXT)
-        running = task.status in {Status.IN_PROGRESS, Status.WAITING}
-        after = stay(after, Event.EDIT_TEXT, at, **text)
-        after = _revised(after) if running else after
+        after = _revised(stay(after, Event.EDIT_TEXT, at, **text), text)
     fields = [*text]
     if change.priority is not None and change.priority != task.priority:
         admit(task, Event.EDIT_PRIORITY)
@@ -69,9 +68,12 @@ def edit(task: Task, change: Edit, at: At) -> Change:
     return Change(after, (fact(after, "task_edited", at, fields=fields),) if fields else ())
 
 
-def _revised(task: Task) -> Task:
-    """Its run works on the old text: what it brings is verified again before it is believed."""
-    return replace(task, revision=task.revision + 1, run=replace(task.run, stale=True) if task.run else None)
+def _revised(task: Task, fields: Container[str]) -> Task:
+    """The next run is told of it. A run that works on other words is not believed before a person has looked."""
+    other_words = "title" in fields or "description" in fields
+    if other_words and task.run and task.status in {Status.IN_PROGRESS, Status.WAITING}:
+        task = replace(task, run=replace(task.run, stale=True))
+    return replace(task, revision=task.revision + 1) if task.runs else task
 
 
 def _rescope(task: Task, globs: tuple[str, ...], at: At) -> Task:
