@@ -10,10 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
+from codefleet.app import reading
 from codefleet.core.drafts import Draft
 from codefleet.core.errors import InvalidInput
 from codefleet.core.layout import Home
-from codefleet.core.model import Fact, Status, Task
+from codefleet.core.model import Activity, Fact, Status, Task
 from codefleet.core.transitions import people
 from codefleet.core.transitions.people import Edit
 from codefleet.engine.backlog import Backlog, Revision
@@ -145,3 +146,25 @@ async def test_a_person_s_word_on_a_pause_that_never_was_makes_none(store: Crowd
     pause = await backlog.resume("agent:claude")
     assert not pause.active
     assert not await store.get(type(pause), ["agent:claude"])
+
+
+class Tardy(MemoryStore):
+    """A store that is told of the last words of an agent when its run has ended."""
+
+    late: tuple[Activity, ...] = ()
+
+    async def changed(self, after: str, timeout: float) -> bool:  # noqa: ARG002 - the port's signature
+        await self.log(self.late)
+        return True
+
+
+async def test_who_follows_a_task_to_its_end_hears_what_is_recorded_behind_it() -> None:
+    store = Tardy(SystemClock())
+    await store.open()
+    await store.add(samples.verified())
+    first, last = (Activity(run="aaaaaaaa.1", n=n, at=n, kind="message", data={"text": str(n)}) for n in (1, 2))
+    await store.log([first])
+    store.late = (last,)
+    with anyio.fail_after(10):
+        heard = [one["data"]["text"] async for one in reading.follow_run(store, "aaaaaaaa", {})]
+    assert heard == ["1", "2"]

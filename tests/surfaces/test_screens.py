@@ -80,6 +80,26 @@ def test_a_start_on_a_terminal_draws_a_table_and_tells_what_ended(person: Person
     assert "codefleet review" in text
 
 
+def test_a_question_is_asked_on_the_terminal_with_what_there_is_to_choose(person: Person) -> None:
+    task = samples.waiting(live=False)
+    assert task.question is not None
+    person.store(replace(task, question=replace(task.question, options=("left", "right"))))
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "codefleet", "answer", task.id]
+    with subprocess.Popen(command, cwd=person.cwd, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        while b"answer:" not in shown and (chunk := _read(master)):
+            shown += chunk
+        os.write(master, b"left\n")
+        while _read(master):
+            pass
+        assert process.wait(60) == 0
+    os.close(master)
+    assert shown.decode().splitlines()[:3] == ["Left or right?", "- left", "- right"]
+    assert person("show", task.id, "--json").data["question"]["answer"] == "left"
+
+
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)

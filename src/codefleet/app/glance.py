@@ -36,7 +36,7 @@ WHERE tally.count > 0 AND tally.status IN (SELECT value FROM json_each(?)) ORDER
 
 
 _HELD = """
-SELECT document FROM task WHERE (hold_on IS NOT NULL OR lift_at IS NOT NULL) AND status = 'pending' AND held = 1 LIMIT ?
+SELECT document FROM task WHERE (hold_on IS NOT NULL OR lift_at IS NOT NULL) AND status = 'pending' LIMIT ?
 """
 _TITLES = "SELECT id, document ->> 'title' FROM task WHERE id >= ?1 AND id < ?1 || '~' ORDER BY n DESC LIMIT ?2"
 

@@ -180,14 +180,16 @@ async def tail(store: Store, run: str, count: int) -> list[Document]:
 
 async def follow_run(store: Store, key: str, seen: Seen) -> AsyncIterator[Document]:
     """What the agents of a task do and say, run after run, until the task rests."""
+    resting = False
     while True:
         position = await store.position()
         task = (await decide.task(store, key)).value
         for number in range(max(1, task.runs - 1), task.runs + 1):
             async for item in fresh(store, f"{key}.{number}", seen):
                 yield views.telemetry(item)
-        if rests(task):
+        if rests(task) and resting:
             return
+        resting = rests(task)  # what was said last may be recorded behind the end: one more look
         await store.changed(position, NEWS)
 
 

@@ -110,7 +110,8 @@ async def picture(fleet: Fleet) -> Group:
 
 def _agents(agents: Sequence[Mapping[str, Any]], tasks: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    for name, ratio in (("AGENT", None), ("STATUS", None), ("TASK", None), ("TITLE", 3), ("FOR", None), ("DOES", 4)):
+    told = 4 if any(task["live"] and task["live"]["does"] for task in tasks.values()) else None
+    for name, ratio in (("AGENT", None), ("STATUS", None), ("TASK", None), ("TITLE", 3), ("FOR", None), ("DOES", told)):
         table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
     for agent in agents:
         if agent["status"] != "offline":

@@ -41,7 +41,7 @@ def _ask(frame: Frame, target: str) -> str:
     shown = frame.run(lambda fleet: fleet.show(target))
     asked = shown.get("question")
     if asked and asked["open"]:
-        click.echo(clean(asked["text"]), err=True)
+        click.echo(_text(asked), err=True)
     return str(click.prompt("answer", err=True))
 
 
@@ -61,9 +61,13 @@ def questions(asked: Sequence[dict[str, Any]]) -> str:
 def _question(one: dict[str, Any]) -> str:
     waits = "its agent waits for it" if one["live"] else "parked"
     head = f"{one['id']}  {clean(one['about'])}  ({since(one['asked_at'])} ago, {waits})"
-    options = "".join(f"\n  - {clean(option)}" for option in one["options"])
-    text = clean(one["text"]).replace("\n", "\n  ")
-    return f"{head}\n  {text}{options}\n  codefleet answer {one['task_id'] or one['id']} TEXT"
+    text = _text(one).replace("\n", "\n  ")
+    return f"{head}\n  {text}\n  codefleet answer {one['task_id'] or one['id']} TEXT"
+
+
+def _text(one: dict[str, Any]) -> str:
+    """What is asked, and the answers to choose from."""
+    return "\n".join([clean(one["text"]), *(f"- {clean(option)}" for option in one["options"])])
 
 
 @command("retry")
