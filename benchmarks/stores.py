@@ -29,8 +29,7 @@ from codefleet.ports import Filter, Page, SystemClock
 from codefleet.stores import documents
 from codefleet.stores.sqlite import Options, SqliteStore, columns, queries
 
-CALLERS, CYCLES = 64, 20
-ROUNDS = 7
+CALLERS, CYCLES = 64, 5
 FEW, LANES = 20_000, 20
 NOT_DURABLE = Options(synchronous="OFF", idle=600)
 MOST_CYCLE, MOST_ALONE, MOST_CLAIM, MOST_COUNTS = 1.25, 1.5, 1.1, 50.0
@@ -62,15 +61,14 @@ def sqlite(folder: Path, options: Options) -> SqliteStore:
     )
 
 
-async def in_turn(acts: Sequence[Callable[[], Awaitable[object]]], rounds: int, times: int = 1) -> list[float]:
-    """The median seconds of each act, so many times each, all of them in turn."""
+async def in_turn(acts: Sequence[Callable[[], Awaitable[object]]], rounds: int) -> list[float]:
+    """The median seconds of each act, all of them in turn, so that a busy moment meets all alike."""
     taken: list[list[float]] = [[] for _ in acts]
     for _ in range(rounds):
         for act, found in zip(acts, taken, strict=True):
-            for _ in range(times):
-                begun = time.perf_counter()
-                await act()
-                found.append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            await act()
+            found.append(time.perf_counter() - begun)
     return [statistics.median(found) for found in taken]
 
 
@@ -102,7 +100,7 @@ async def measure_cycles(folder: Path) -> Figure:
     for store in (durable, other):
         await store.open()
         await cycles(store)
-    value, floor = await in_turn([lambda: cycles(durable), lambda: cycles(other)], ROUNDS)
+    value, floor = await in_turn([lambda: cycles(durable), lambda: cycles(other)], 25)
     for store in (durable, other):
         await store.close()
     each = 1e6 / (CALLERS * CYCLES)
@@ -135,7 +133,7 @@ async def measure_alone(folder: Path) -> Figure:
         new = task(next(numbers))
         raw.execute("INSERT INTO t VALUES (?, ?)", (new.id, documents.encode(new)))
 
-    value, floor = await in_turn([ours, bare], 40, 10)
+    value, floor = await in_turn([ours, bare], 400)
     await store.close()
     raw.close()
     return Figure(
@@ -185,7 +183,7 @@ async def claim(store: SqliteStore) -> None:
 
 async def measure_backlog(folder: Path, many: int) -> list[Figure]:
     small, large = await filled(folder / "small", FEW), await filled(folder / "large", many)
-    claims = await in_turn([lambda: claim(large), lambda: claim(small)], ROUNDS, 100)
+    claims = await in_turn([lambda: claim(large), lambda: claim(small)], 1000)
     [counts] = await in_turn([large.counts], 300)
     middle = f"[{many // 2}, 0]"
 

@@ -176,6 +176,7 @@ class BothStores(RuleBasedStateMachine):
         after = data.draw(st.sampled_from(self.positions))
         self.same(lambda store: store.facts(after, 3))
         self.same(lambda store: store.facts(after, task="t1"))
+        self.same(lambda store: store.facts(after, 2, task="u1"))
         self.same(lambda store: store.changed(after, 0))
 
     @rule(

@@ -247,7 +247,7 @@ def fill(folder: Path, leave: int) -> None:
 
 
 async def test_with_little_room_left_nothing_is_written_until_there_is_more(small_disk: Path) -> None:
-    async with opened(embedded(small_disk)) as store:
+    async with opened(embedded(small_disk, options=Options(roomy=0))) as store:
         held = await store.add(task("a"), [fact()])
         fill(small_disk, 15 << 20)
         with pytest.raises(NoSpace, match="file system") as full:

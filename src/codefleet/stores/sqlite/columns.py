@@ -17,7 +17,7 @@ def of_task(task: Task, document: bytes) -> Columns:
         task.project,
         task.status.value,
         task.rank,
-        int(task.hold is not None),
+        int(documents.is_ready(task)),
         documents.lift_at(task),
         task.hold.on if task.hold is not None else None,
         documents.asks(task),

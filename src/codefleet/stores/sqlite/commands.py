@@ -10,10 +10,10 @@ import apsw
 from codefleet.core.model import TERMINAL, Activity, Aggregate, Engine, Fact, Instant, Task
 from codefleet.stores import documents
 from codefleet.stores.sqlite import columns, queries
-from codefleet.stores.sqlite.transaction import Transaction, bodies
+from codefleet.stores.sqlite.transaction import Line, Transaction, bodies, lines
 
-#: (n, version): names one state of one aggregate for ever.
-Version = tuple[int, int]
+#: Row and counter, which name one state of one aggregate for ever, and the last fact that a task stated of itself.
+Version = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +30,35 @@ def add(new: Aggregate, document: bytes, facts: Sequence[Fact]) -> Callable[[Tra
     born = documents.digest(document)
 
     def run(tx: Transaction) -> Stored:
-        n = _insert_task(tx, new, document, born) if isinstance(new, Task) else _insert(tx.db, new, document, born)
+        rows, last = _lines(tx, said, new, None)
+        if isinstance(new, Task):
+            n = _insert_task(tx, new, document, last, born)
+        else:
+            n = _insert(tx.db, new, document, born)
         if not n:
             return _known(tx.db, new, document, born)
-        tx.state(said)
-        return Stored((n, 1), document)
+        tx.state(rows)
+        return Stored((n, 1, last), document)
 
     return run
+
+
+def _lines(
+    tx: Transaction, said: Sequence[tuple[Fact, bytes]], new: Aggregate, last: int | None
+) -> tuple[Sequence[Line], int | None]:
+    return lines(said, tx.newest, new.id if isinstance(new, Task) else "", last) if said else ((), last)
 
 
 def _known(db: apsw.Connection, new: Aggregate, document: bytes, born: bytes) -> Stored:
     """What is stored under the id already, if it is or once was the same."""
     if isinstance(new, Task):
-        n, version, stored, first = queries.row(db, "task_born", new.id)
+        *version, stored, first = queries.row(db, "task_born", new.id)
     else:
-        n, version, stored, first = queries.row(db, "record_born", documents.name(type(new)), new.id)
+        *version, stored, first = queries.row(db, "record_born", documents.name(type(new)), new.id)
     if document != stored and born != first:
         raise documents.exists(type(new), new.id)
-    return Stored((n, version), stored)
+    n, counter, last = version
+    return Stored((n, counter, last), stored)
 
 
 def _insert(db: apsw.Connection, new: Aggregate, document: bytes, born: bytes) -> int:
@@ -56,9 +67,9 @@ def _insert(db: apsw.Connection, new: Aggregate, document: bytes, born: bytes) -
     return db.last_insert_rowid() if db.changes() else 0
 
 
-def _insert_task(tx: Transaction, new: Task, document: bytes, born: bytes) -> int:
+def _insert_task(tx: Transaction, new: Task, document: bytes, last: int | None, born: bytes) -> int:
     lane = tx.lane(new.project, new.agent)
-    queries.run(tx.db, "task_insert", lane, *columns.of_task(new, document), new.id, born)
+    queries.run(tx.db, "task_insert", lane, *columns.of_task(new, document), last, new.id, born)
     if not tx.db.changes():
         return 0
     n = tx.db.last_insert_rowid()
@@ -75,25 +86,30 @@ def commit(
 ) -> Callable[[Transaction], Stored]:
     """Replace the version held, or nothing."""
     said = bodies(facts)
+    n, counter, before = version
 
     def run(tx: Transaction) -> Stored:
+        rows, last = _lines(tx, said, new, before)
         if isinstance(new, Task) and isinstance(held, Task):
-            _update_task(tx, held, version, new, document)
+            _update_task(tx, held, new, (*columns.of_task(new, document), last, n, counter, new.id))
         else:
-            key = (*version, documents.name(type(new)), new.id)
-            queries.run(tx.db, "record_update", *columns.of_record(new, document), *key)
-            if not tx.db.changes():
-                exists = queries.value(tx.db, "record_exists", *key[2:])
-                raise (documents.stale if exists else documents.missing)(type(new), new.id)
-        tx.state(said)
-        return Stored((version[0], version[1] + 1), document)
+            _update(tx.db, new, (*columns.of_record(new, document), n, counter))
+        tx.state(rows)
+        return Stored((n, counter + 1, last), document)
 
     return run
 
 
-def _update_task(tx: Transaction, held: Task, version: Version, new: Task, document: bytes) -> None:
-    lane = tx.lane(new.project, new.agent)
-    queries.run(tx.db, "task_update", lane, *columns.of_task(new, document), *version, new.id)
+def _update(db: apsw.Connection, new: Aggregate, row: columns.Columns) -> None:
+    key = (documents.name(type(new)), new.id)
+    queries.run(db, "record_update", *row, *key)
+    if not db.changes():
+        exists = queries.value(db, "record_exists", *key)
+        raise (documents.stale if exists else documents.missing)(type(new), new.id)
+
+
+def _update_task(tx: Transaction, held: Task, new: Task, row: columns.Columns) -> None:
+    queries.run(tx.db, "task_update", tx.lane(new.project, new.agent), *row)
     if not tx.db.changes():
         exists = queries.value(tx.db, "task_exists", new.id)
         raise (documents.stale if exists else documents.missing)(Task, new.id)
@@ -105,7 +121,7 @@ def _update_task(tx: Transaction, held: Task, version: Version, new: Task, docum
     if (held.status in TERMINAL) is not (new.status in TERMINAL):
         queries.run(tx.db, "ended_arises" if new.status in TERMINAL else "ended_reopened", new.id)
     if documents.text(held) != documents.text(new):
-        index_again(tx.db, version[0], new)
+        index_again(tx.db, new)
 
 
 def _block_otherwise(db: apsw.Connection, held: Task, new: Task) -> None:
@@ -155,8 +171,9 @@ def log(items: Sequence[Activity]) -> Callable[[Transaction], None]:
 # ------------------------------------------------------------------------------------------------- text index
 
 
-def index_again(db: apsw.Connection, n: int, task: Task) -> None:
+def index_again(db: apsw.Connection, task: Task) -> None:
     """The words of a task that was indexed already are others now."""
+    n = queries.row(db, "task_get", task.id)[0]
     if n <= queries.value(db, "meta", "indexed"):
         queries.run(db, "words_delete", n)
         queries.run(db, "words_insert", n, *documents.text(task))

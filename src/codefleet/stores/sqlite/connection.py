@@ -27,6 +27,8 @@ class Options:
     vfs: str = ""
     reserve: int = 16 << 20
     """Free bytes below which nothing is written."""
+    roomy: float = 0.1
+    """Seconds for which it is believed that there is room."""
     busy: float = 30.0
     """Seconds to wait for another process's write."""
     batch: int = 256
@@ -39,7 +41,7 @@ def connect(path: Path, options: Options, *, make: bool = True) -> apsw.Connecti
     """A connection as all of ours are. Nothing is written by it."""
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
     db = apsw.Connection(str(path), flags=flags, vfs=options.vfs or None, statementcachesize=256)
-    db.set_busy_handler(patience(options.busy))
+    db.set_busy_handler(Patience(options.busy))
     # Statements are compiled once and not anew for each value bound.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
@@ -59,18 +61,20 @@ def tune(db: apsw.Connection, options: Options) -> None:
         db.execute(f"PRAGMA {pragma}").fetchall()
 
 
-def patience(seconds: float) -> Callable[[int], bool]:
+class Patience:
     """A busy handler: tries again after a short random while, so that no process starves."""
-    until = 0.0
 
-    def again(tries: int) -> bool:
-        nonlocal until
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._until = 0.0
+
+    def __call__(self, tries: int) -> bool:
         if tries == 0:
-            until = time.monotonic() + seconds
+            self._until = time.monotonic() + self.seconds
+        if time.monotonic() >= self._until:
+            return False
         time.sleep(random.uniform(0.0001, 0.004))  # noqa: S311 - jitter, no secret
-        return time.monotonic() < until
-
-    return again
+        return True
 
 
 class Errors:

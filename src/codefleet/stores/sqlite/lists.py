@@ -31,7 +31,7 @@ RANKED = 20_000
 
 def get(db: apsw.Connection, kind: type[A], ids: Sequence[str]) -> list[Held[A]]:
     found = (_get(db, kind, key) for key in ids)
-    return [Held(documents.decode(kind, row[2]), (row[0], row[1])) for row in found if row is not None]
+    return [Held(documents.decode(kind, row[3]), row[:3]) for row in found if row is not None]
 
 
 def _get(db: apsw.Connection, kind: type[Any], key: str) -> Any:
@@ -120,9 +120,24 @@ def _candidates(db: apsw.Connection, kind: type[Any], where: Filter, after: Sequ
     narrow = _narrow(where)
     if narrow:
         return [queries.cursor(db, *narrow, *after)]
+    return [*_heads_of_ready(db, where, after), *_heads_of_others(db, where, after)]
+
+
+def _heads_of_ready(db: apsw.Connection, where: Filter, after: Sequence[Any]) -> list[apsw.Cursor]:
+    """What is ready is ordered by lane."""
+    if Status.PENDING.value not in _statuses(where):
+        return []
+    lanes = [n for n, project, _ in queries.rows(db, "lane_all") if where.project in {"", project}]
+    return [queries.cursor(db, "tasks_ready", n, *after) for n in lanes]
+
+
+def _heads_of_others(db: apsw.Connection, where: Filter, after: Sequence[Any]) -> list[apsw.Cursor]:
+    """What is not ready is ordered by project and state; the tally knows which of these there are."""
+    if where.ready:
+        return []
     wanted = _statuses(where)
-    pairs = [pair for pair in queries.rows(db, "tally_open") if not where.project or pair[0] == where.project]
-    return [queries.cursor(db, "tasks", *pair, *after) for pair in pairs if pair[1] in wanted]
+    pairs = [pair for pair in queries.rows(db, "tally_open") if where.project in {"", pair[0]} and pair[1] in wanted]
+    return [queries.cursor(db, "tasks", *pair, *after) for pair in pairs]
 
 
 def _statuses(where: Filter) -> set[str]:

@@ -1,19 +1,19 @@
 -- name: task_get
-SELECT n, version, document FROM task WHERE id = ?
+SELECT n, version, fact, document FROM task WHERE id = ?
 
 -- name: task_born
-SELECT n, version, document, born FROM task WHERE id = ?
+SELECT n, version, fact, document, born FROM task WHERE id = ?
 
 -- name: task_insert
-INSERT INTO task (lane, project, status, rank, held, lift_at, hold_on, asks, deps, batch, assigned_to, awaiting, owners,
-                  document, id, version, born)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)
+INSERT INTO task (lane, project, status, rank, ready, lift_at, hold_on, asks, deps, batch, assigned_to, awaiting, owners,
+                  document, fact, id, version, born)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)
 ON CONFLICT (id) DO NOTHING
 
 -- name: task_update
 UPDATE task
-SET lane = ?, project = ?, status = ?, rank = ?, held = ?, lift_at = ?, hold_on = ?, asks = ?, deps = ?, batch = ?,
-    assigned_to = ?, awaiting = ?, owners = ?, document = ?, version = version + 1
+SET lane = ?, project = ?, status = ?, rank = ?, ready = ?, lift_at = ?, hold_on = ?, asks = ?, deps = ?, batch = ?,
+    assigned_to = ?, awaiting = ?, owners = ?, document = ?, fact = ?, version = version + 1
 WHERE n = ? AND version = ? AND id = ?
 
 -- name: task_exists
@@ -30,12 +30,12 @@ SELECT n, project, agent FROM lane
 
 -- name: lanes
 SELECT project, agent FROM lane
-WHERE EXISTS (SELECT 1 FROM task WHERE task.lane = lane.n AND task.status = 'pending' AND task.held = 0)
+WHERE EXISTS (SELECT 1 FROM task WHERE task.lane = lane.n AND task.ready = 1)
 ORDER BY project, agent
 
 -- name: ready
 SELECT rank, n, id FROM task
-WHERE lane = ? AND status = 'pending' AND held = 0
+WHERE lane = ? AND ready = 1
 ORDER BY rank, n
 
 -- name: dep_insert
@@ -83,7 +83,7 @@ CROSS JOIN task ON task.id = dep.task
 WHERE task.status = 'blocked'
   AND NOT EXISTS (SELECT 1 FROM dep AS other
                   WHERE other.task = task.id AND NOT EXISTS (SELECT 1 FROM ended AS e WHERE e.task = other.on_))
-ORDER BY task.held, task.n LIMIT ?
+ORDER BY task.hold_on IS NOT NULL, task.n LIMIT ?
 
 -- name: tally_add
 INSERT INTO tally (project, status, count) VALUES (?, ?, ?)
@@ -99,10 +99,10 @@ SELECT status, sum(count) FROM tally GROUP BY status
 SELECT project, status FROM tally WHERE count > 0
 
 -- name: record_get
-SELECT n, version, document FROM record WHERE kind = ? AND id = ?
+SELECT n, version, NULL, document FROM record WHERE kind = ? AND id = ?
 
 -- name: record_born
-SELECT n, version, document, born FROM record WHERE kind = ? AND id = ?
+SELECT n, version, NULL, document, born FROM record WHERE kind = ? AND id = ?
 
 -- name: record_insert
 INSERT INTO record (project, task, number, asks, document, kind, id, version, born) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?)
@@ -126,13 +126,25 @@ DELETE FROM record WHERE kind = ? AND id = ?
 SELECT document FROM record WHERE kind = 'engine' ORDER BY id
 
 -- name: fact_insert
-INSERT INTO fact (at, task, body) VALUES (?, ?, ?)
+INSERT INTO fact (position, at, prev, other, body) VALUES (?, ?, ?, ?, ?)
 
 -- name: facts
 SELECT position, body FROM fact WHERE position > ? ORDER BY position LIMIT ?
 
 -- name: facts_of_task
-SELECT position, body FROM fact WHERE task = ? AND position > ? ORDER BY position LIMIT ?
+WITH RECURSIVE chain (position, prev, body) AS (
+    SELECT fact.position, fact.prev, fact.body
+    FROM task CROSS JOIN fact ON fact.position = task.fact
+    WHERE task.id = ?1 AND task.fact > ?2
+    UNION ALL
+    SELECT fact.position, fact.prev, fact.body
+    FROM chain CROSS JOIN fact ON fact.position = chain.prev
+    WHERE chain.prev > ?2
+)
+SELECT position, body FROM chain
+UNION ALL
+SELECT position, body FROM fact WHERE other = ?1 AND position > ?2
+ORDER BY position LIMIT ?3
 
 -- name: position
 SELECT coalesce(max(position), 0) FROM fact
@@ -193,8 +205,12 @@ CROSS JOIN task ON task.n = words.rowid
 WHERE words MATCH ?
 ORDER BY words.rank, task.id LIMIT ?
 
+-- name: tasks_ready
+SELECT rank, n, document FROM task WHERE lane = ? AND ready = 1 AND (rank, n) > (?, ?) ORDER BY rank, n
+
 -- name: tasks
-SELECT rank, n, document FROM task WHERE project = ? AND status = ? AND (rank, n) > (?, ?) ORDER BY rank, n
+SELECT rank, n, document FROM task
+WHERE project = ? AND status = ? AND ready = 0 AND (rank, n) > (?, ?) ORDER BY rank, n
 
 -- name: tasks_by_prefix
 SELECT rank, n, document FROM task WHERE id >= ? AND id < ? AND (rank, n) > (?, ?) ORDER BY rank, n

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -23,8 +24,9 @@ from codefleet.stores.sqlite.commands import Stored
 from codefleet.stores.sqlite.connection import Options
 from codefleet.stores.sqlite.keeping import Keeper
 from codefleet.stores.sqlite.opening import Place
+from codefleet.stores.sqlite.pen import INDEX_STEP, Terms
 from codefleet.stores.sqlite.transaction import Transaction
-from codefleet.stores.sqlite.writer import INDEX_STEP, Terms, Writer
+from codefleet.stores.sqlite.writer import Writer
 
 A = TypeVar("A", bound=Aggregate)
 T = TypeVar("T")
@@ -72,6 +74,7 @@ class SqliteStore:
         self._bell = waiting.Bell()
         self._open: _Parts | None = None
         self._damage: Corrupt | None = None
+        self._roomy_until = 0.0
 
     # -------------------------------------------------------------------------------------------------- life
 
@@ -119,7 +122,10 @@ class SqliteStore:
     def _admit(self) -> None:
         if self._damage is not None:
             raise self._damage
-        disk.require_space(self._place.path.parent, self._place.options.reserve)
+        now = time.monotonic()
+        if now >= self._roomy_until:
+            disk.require_space(self._place.path.parent, self._place.options.reserve)
+            self._roomy_until = now + self._place.options.roomy
 
     def _distrust(self, damage: Corrupt) -> None:
         self._damage = damage

@@ -11,6 +11,9 @@ from codefleet.core.model import Fact, Task
 from codefleet.stores import documents
 from codefleet.stores.sqlite import queries
 
+#: position, at, prev, other, body
+Line = tuple[int, int, int | None, str | None, bytes]
+
 
 class Transaction:
     """Begun again and again on one connection. What it remembers beyond one is forgotten at a rollback."""
@@ -21,6 +24,7 @@ class Transaction:
         """Did it state any fact?"""
         self._lanes: dict[tuple[str, str], int] = {}
         self._tally: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._newest: int | None = None
 
     def begin(self) -> None:
         self.facts = False
@@ -33,7 +37,12 @@ class Transaction:
         self._tally.clear()
         self.db.execute("COMMIT")
 
+    def others_wrote(self) -> None:
+        """What is remembered of the log is not true any more."""
+        self._newest = None
+
     def rollback(self) -> None:
+        self._newest = None
         self._lanes.clear()
         self._tally.clear()
         if self.db.in_transaction:
@@ -50,13 +59,35 @@ class Transaction:
     def count(self, task: Task, by: int) -> None:
         self._tally[task.project, task.status.value] += by
 
-    def state(self, facts: Sequence[tuple[Fact, bytes]]) -> None:
+    @property
+    def newest(self) -> int:
+        """The position of the newest fact."""
+        if self._newest is None:
+            self._newest = int(queries.value(self.db, "position"))
+        return self._newest
+
+    def state(self, lines: Sequence[Line]) -> None:
         """Append facts to the log."""
-        for fact, body in facts:
-            queries.run(self.db, "fact_insert", fact.at, fact.task_id, body)
-        self.facts = self.facts or bool(facts)
+        for line in lines:
+            queries.run(self.db, "fact_insert", *line)
+            self._newest = line[0]
+        self.facts = self.facts or bool(lines)
 
 
 def bodies(facts: Sequence[Fact]) -> list[tuple[Fact, bytes]]:
     """Facts with what is stored of them; refused here, on the caller's side, if they can not be stored."""
     return [(fact, documents.encode(fact)) for fact in facts]
+
+
+def lines(
+    said: Sequence[tuple[Fact, bytes]], newest: int, task: str, last: int | None
+) -> tuple[list[Line], int | None]:
+    """The rows of facts behind the newest; those of the task itself are chained to its last. And its last then."""
+    rows: list[Line] = []
+    for position, (fact, body) in enumerate(said, newest + 1):
+        if task and fact.task_id == task:
+            rows.append((position, fact.at, last, None, body))
+            last = position
+        else:
+            rows.append((position, fact.at, None, fact.task_id, body))
+    return rows, last

@@ -1,42 +1,33 @@
-"""The thread that writes: it commits together what many callers ask for, and answers when that is on the disk."""
+"""Who writes: a thread that commits together what many callers ask for, or the caller itself when it is alone.
+
+A thread costs a caller four wake-ups, about as much as a sync. So a command that nobody joins within its turn of the
+event loop is committed right there, if nobody else is writing. When that takes long (a busy disk, another process),
+commands go to the thread for a while, so that the event loop is held up once and not again and again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
 import apsw
 
-from codefleet.core.errors import CodeFleetError, Exists, Missing, SchemaMismatch, Stale, StoreUnavailable
-from codefleet.stores.sqlite import commands, schema
-from codefleet.stores.sqlite.connection import Errors, Options
+from codefleet.core.errors import StoreUnavailable
+from codefleet.stores.sqlite.pen import Outcome, Pen, Terms
 from codefleet.stores.sqlite.transaction import Transaction
 
 T = TypeVar("T")
 
-#: Words are indexed so many tasks at a time: a command that comes meanwhile waits a few milliseconds.
-INDEX_STEP = 100
-
-#: What can come out of a transaction because of one command or of the whole file.
-_BROKEN = (apsw.Error, CodeFleetError, ValueError, TypeError, ArithmeticError)
-
-#: What concerns the file, so that the other commands of a batch would fail as well.
-_OF_THE_FILE = (
-    CodeFleetError,
-    apsw.FullError,
-    apsw.BusyError,
-    apsw.LockedError,
-    apsw.IOError,
-    apsw.CorruptError,
-    apsw.NotADBError,
-    apsw.ReadOnlyError,
-    apsw.CantOpenError,
-)
+#: Seconds of a commit on the event loop that are too long, and for how many seconds there is none after one.
+LONG = 0.004
+PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,58 +36,128 @@ class _Asked:
     answer: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    answer: asyncio.Future[Any]
-    value: Any = None
-    error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What the writer is told by its store."""
-
-    options: Options
-    errors: Errors
-    schema: int
-    admit: Callable[[], None]
-    """Raises when nothing may be written now."""
-    stated: Callable[[], None]
-    """Called on the writer's thread after each commit that stated a fact."""
+class _Signal(Enum):
+    LOOK = "look"
+    """There is something to tidy up."""
+    END = "end"
 
 
 class Writer:
     """Owns the writing connection. `do` belongs to the event loop that made it."""
 
     def __init__(self, db: apsw.Connection, terms: Terms) -> None:
-        self._db = db
-        self._terms = terms
-        self._tx = Transaction(db)
+        self._pen = Pen(db, terms)
+        self._options = terms.options
+        self._turn = threading.Lock()
+        """Held by whoever holds the pen."""
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
-        self._seen = -1
-        """The state of the file that we left behind: as long as it is that, the schema is ours."""
-        self._stated = False
+        self._queue: SimpleQueue[_Asked | _Signal] = SimpleQueue()
+        self._gate = threading.Lock()
+        """Held while a command is accepted."""
+        self._lone: _Asked | None = None
+        self._not_before = 0.0
+        self._untidy = True
         self._ended = False
-        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="codefleet-writer", daemon=True)
         self._thread.start()
 
     async def do(self, command: Callable[[Transaction], T]) -> T:
         """Run a command in a transaction; back when it is durable, with what it returned or raised."""
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        with self._lock:
-            if self._ended:
-                raise StoreUnavailable("the store is not open")
-            self._queue.put(_Asked(command, answer))
-        return cast("T", await answer)
+        asked = _Asked(command, self._loop.create_future())
+        outcome = await self._alone(asked) if self._accept(asked) else None
+        if outcome is None:
+            return cast("T", await asked.answer)
+        if outcome.error is not None:
+            raise outcome.error
+        return cast("T", outcome.value)
 
     def close(self) -> None:
         """Finish what was accepted, and end. Blocks."""
-        with self._lock:
+        with self._gate:
             self._ended = True
-            self._queue.put(None)
+            self._join()
+            self._queue.put(_Signal.END)
         self._thread.join()
+        with self._turn:
+            """Nobody writes any more."""
+
+    # -------------------------------------------------------------------------------------- on the event loop
+
+    def _accept(self, asked: _Asked) -> bool:
+        """Take a command; whether it seems to be alone."""
+        with self._gate:
+            if self._ended:
+                raise _closed()
+            if self._lone is None and self._is_quiet():
+                self._lone = asked
+                return True
+            self._join()
+            self._queue.put(asked)
+            return False
+
+    def _is_quiet(self) -> bool:
+        return self._queue.empty() and not self._turn.locked() and time.monotonic() >= self._not_before
+
+    def _join(self) -> None:
+        """The command that seemed to be alone is not."""
+        lone, self._lone = self._lone, None
+        if lone is not None:
+            self._queue.put(lone)
+
+    async def _alone(self, asked: _Asked) -> Outcome | None:
+        """Write here, if nobody came in this turn of the event loop; None: the thread does it."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._withdraw(asked)
+            raise
+        if not self._begin(asked):
+            return None
+        try:
+            outcome = self._at_once(asked)
+        finally:
+            self._turn.release()
+        if outcome is None:
+            self._hand_over(asked)
+        else:
+            self._loop.call_soon(self._tidy)
+        return outcome
+
+    def _withdraw(self, asked: _Asked) -> None:
+        with self._gate:
+            if self._lone is asked:
+                self._lone = None
+
+    def _begin(self, asked: _Asked) -> bool:
+        """Take the pen for a command that is still alone."""
+        with self._gate:
+            if self._lone is not asked:
+                return False
+            if not self._turn.acquire(blocking=False):
+                self._join()
+                return False
+            self._lone = None
+            return True
+
+    def _at_once(self, asked: _Asked) -> Outcome | None:
+        begun = time.monotonic()
+        outcome = self._pen.write_at_once(asked.command)
+        if time.monotonic() - begun > LONG:
+            self._not_before = time.monotonic() + PAUSE
+        return outcome
+
+    def _hand_over(self, asked: _Asked) -> None:
+        with self._gate:
+            if self._ended:
+                raise _closed()
+            self._queue.put(asked)
+
+    def _tidy(self) -> None:
+        """What is done after the reply: tell others, and leave to the thread what takes longer."""
+        self._pen.tell()
+        if not self._untidy or self._pen.log_is_long:
+            self._untidy = True
+            self._queue.put(_Signal.LOOK)
 
     # ------------------------------------------------------------------------------------- on its own thread
 
@@ -105,118 +166,67 @@ class Writer:
             more = True
             while more:
                 batch, more = self._take()
-                self._reply(self._write(batch) if batch else [])
-                self._tell()
+                self._write([asked for asked in batch if not asked.answer.cancelled()])
         finally:
             self._give_up()
+
+    def _write(self, batch: Sequence[_Asked]) -> None:
+        if batch:
+            with self._turn:
+                outcomes = self._pen.write([asked.command for asked in batch])
+            self._reply([(asked.answer, outcome) for asked, outcome in zip(batch, outcomes, strict=True)])
+        with self._turn:
+            self._pen.shorten_log()
+            self._pen.tell()
 
     def _take(self) -> tuple[list[_Asked], bool]:
         """The commands that wait, up to a bound, and whether others may come."""
         batch: list[_Asked] = []
-        asked = self._next()
-        while asked is not None:
-            batch.append(asked)
-            try:
-                asked = (
-                    self._queue.get_nowait() if len(batch) < self._terms.options.batch else self._queue.get(timeout=0)
-                )
-            except Empty:
+        item = self._next()
+        while isinstance(item, _Asked):
+            batch.append(item)
+            if len(batch) == self._options.batch or self._queue.empty():
                 return batch, True
-        return batch, False
+            item = self._queue.get()
+        return batch, item is not _Signal.END
 
-    def _next(self) -> _Asked | None:
-        """The next command. While there is none, the text index is brought up to date."""
-        while True:
+    def _next(self) -> _Asked | _Signal:
+        """What comes next. While nothing does, the text index is brought up to date."""
+        while self._untidy:
             try:
-                return self._queue.get(timeout=self._terms.options.idle)
+                return self._queue.get(timeout=self._options.idle)
             except Empty:
-                if not self._index():
-                    return self._queue.get()
+                with self._turn:
+                    self._untidy = self._pen.index()
+        item = self._queue.get()
+        self._untidy = True
+        return item
 
-    def _write(self, batch: Sequence[_Asked]) -> list[_Reply]:
-        """Run commands in one transaction. If it breaks because of one of them, each is tried alone."""
-        try:
-            replies = self._transact(batch)
-        except _BROKEN as error:
-            self._tx.rollback()
-            if len(batch) > 1 and not isinstance(error, _OF_THE_FILE):
-                return [reply for asked in batch for reply in self._write([asked])]
-            return [_Reply(asked.answer, error=self._terms.errors.of(error)) for asked in batch]
-        self._stated |= self._tx.facts
-        return replies
-
-    def _tell(self) -> None:
-        """Others hear of new facts after the callers have their replies."""
-        if self._stated:
-            self._stated = False
-            self._terms.stated()
-
-    def _transact(self, batch: Sequence[_Asked]) -> list[_Reply]:
-        self._terms.admit()
-        self._tx.begin()
-        self._check_schema()
-        replies = [self._attempt(asked) for asked in batch]
-        self._tx.commit()
-        self._seen = self._db.data_version()
-        return replies
-
-    def _check_schema(self) -> None:
-        """Nothing is written into a store that a newer version has migrated meanwhile."""
-        if self._db.data_version() != self._seen and schema.version(self._db) != self._terms.schema:
-            raise SchemaMismatch(
-                "another version of codefleet has migrated the store meanwhile",
-                hint="start this process again with the newer version",
-            )
-
-    def _attempt(self, asked: _Asked) -> _Reply:
-        if asked.answer.cancelled():
-            return _Reply(asked.answer)
-        try:
-            return _Reply(asked.answer, asked.command(self._tx))
-        except (Stale, Missing, Exists) as refusal:
-            return _Reply(asked.answer, error=refusal)
-
-    def _index(self) -> bool:
-        """Index the words of some tasks; whether there may be more. What fails is tried again another time."""
-        try:
-            if not commands.unindexed(self._db):
-                return False
-            self._terms.admit()
-            self._tx.begin()
-            more = commands.index(INDEX_STEP)(self._tx)
-            self._tx.commit()
-        except _BROKEN:
-            self._tx.rollback()
-            return False
-        return more
-
-    def _reply(self, replies: list[_Reply]) -> None:
+    def _reply(self, replies: Sequence[tuple[asyncio.Future[Any], Outcome]]) -> None:
         # A loop that has ended has nobody who waits.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_resolve, replies)
 
     def _give_up(self) -> None:
         """Nobody may wait for a thread that is gone."""
-        with self._lock:
+        with self._gate:
             self._ended = True
         left = []
         with suppress(Empty):
             while True:
                 left.append(self._queue.get_nowait())
-        self._reply(
-            [
-                _Reply(asked.answer, error=StoreUnavailable("the store was closed"))
-                for asked in left
-                if asked is not None
-            ]
-        )
+        self._reply([(item.answer, Outcome(error=_closed())) for item in left if isinstance(item, _Asked)])
 
 
-def _resolve(replies: Sequence[_Reply]) -> None:
-    for reply in replies:
-        if reply.answer.done():
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("the store is not open")
+
+
+def _resolve(replies: Sequence[tuple[asyncio.Future[Any], Outcome]]) -> None:
+    for answer, outcome in replies:
+        if answer.done():
             continue
-        if reply.error is not None:
-            reply.answer.set_exception(reply.error)
+        if outcome.error is not None:
+            answer.set_exception(outcome.error)
         else:
-            reply.answer.set_result(reply.value)
+            answer.set_result(outcome.value)

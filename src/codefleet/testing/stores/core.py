@@ -280,6 +280,20 @@ class CoreContract:
         assert await store.facts(first.position, task="b") == [second]
         assert await store.facts(limit=1, task="b") == [first]
 
+    async def test_facts_of_a_task_are_all_that_name_it_whoever_stated_them(self, store: Store) -> None:
+        one = await store.add(task("a"), [fact(task_id="a", data={"n": 1}), fact(task_id="b", data={"n": 2})])
+        other = await store.add(task("b"), [fact(task_id="a", data={"n": 3}), fact(task_id="b", data={"n": 4})])
+        await store.commit(one, one.value)
+        one = await the(store, Task, "a")
+        one = await store.commit(one, one.value, [fact(), fact(task_id="a", data={"n": 5})])
+        await store.add(Project(id="p", name="p"), [fact(task_id="a", data={"n": 6})])
+        await store.commit(other, other.value, [fact(task_id="b", data={"n": 7})])
+        await store.commit(one, one.value, [fact(task_id="a", data={"n": 8}), fact(task_id="a", data={"n": 9})])
+        found = await facts_of(store, task="a")
+        assert sorted(each.data["n"] for each in found) == [1, 3, 5, 6, 8, 9]
+        assert [each.data["n"] for each in await store.facts(task="b")] == [2, 4, 7]
+        assert await store.facts(found[1].position, 3, task="a") == found[2:5]
+
     async def test_a_follower_sees_every_fact_once_and_in_one_order(self, store_factory: Factory) -> None:
         followed: list[Sequence[Fact]] = []
 

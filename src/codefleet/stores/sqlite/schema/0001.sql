@@ -23,7 +23,7 @@ CREATE TABLE task (
     lane        INTEGER NOT NULL,
     status      TEXT NOT NULL,
     rank        INTEGER NOT NULL,
-    held        INTEGER NOT NULL,
+    ready       INTEGER NOT NULL,
     lift_at     INTEGER,
     hold_on     TEXT,
     asks        INTEGER NOT NULL,
@@ -32,10 +32,12 @@ CREATE TABLE task (
     assigned_to TEXT,
     awaiting    TEXT,
     owners      TEXT,
+    fact        INTEGER,
     document    BLOB NOT NULL
 ) STRICT;
-CREATE INDEX task_ready ON task (lane, rank, n, id) WHERE status = 'pending' AND held = 0;
-CREATE INDEX task_list ON task (project, status, rank, n);
+-- A task is in one of these two: by lane while it is ready, by state while it is not.
+CREATE INDEX task_ready ON task (lane, rank, n, id) WHERE ready = 1;
+CREATE INDEX task_list ON task (project, status, rank, n) WHERE ready = 0;
 CREATE INDEX task_lift ON task (lift_at) WHERE lift_at IS NOT NULL;
 CREATE INDEX task_hold ON task (hold_on, id) WHERE hold_on IS NOT NULL;
 CREATE INDEX task_asks ON task (asks) WHERE asks > 0;
@@ -83,13 +85,16 @@ CREATE TABLE record (
 CREATE INDEX record_list ON record (kind, task, number, id);
 
 -- The newest fact is never deleted: its position would be given again.
+-- The facts that a task states of itself are a chain from task.fact backwards by prev: that costs a commit nothing,
+-- an index would cost it a page. A fact that somebody else states of a task is found by `other`.
 CREATE TABLE fact (
     position INTEGER PRIMARY KEY,
     at       INTEGER NOT NULL,
-    task     TEXT,
+    prev     INTEGER,
+    other    TEXT,
     body     BLOB NOT NULL
 ) STRICT;
-CREATE INDEX fact_task ON fact (task, position) WHERE task IS NOT NULL;
+CREATE INDEX fact_other ON fact (other, position) WHERE other IS NOT NULL;
 
 CREATE TABLE activity (
     seq  INTEGER PRIMARY KEY,
