@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ import pytest
 
 from codefleet.core.drafts import Draft
 from codefleet.core.errors import StoreUnavailable
-from codefleet.core.model import Aggregate, Fact, Outcome, Pause, Project, Run, Status, Task
+from codefleet.core.model import Aggregate, Outcome, Pause, Project, Run, Status, Task
 from codefleet.core.settings import AgentType, Gate
 from codefleet.core.transitions import At, pauses
 from codefleet.core.transitions.people import Edit
@@ -20,67 +20,12 @@ from codefleet.engine.backlog import Revision
 from codefleet.ports import Child, ChildStatus, Held, Job, Processes
 from codefleet.testing.faults import FaultyStore
 from codefleet.testing.fleets import DONE, PROJECT, Fleet, script
+from codefleet.testing.moments import Slow, dies_at, slow
 
 A = TypeVar("A", bound=Aggregate)
 T = TypeVar("T")
 WRITE = {"write": "a.txt", "text": "a\n"}
 BLOCKED = {"result": {"status": "blocked", "summary": "May I?"}}
-
-
-@dataclass
-class Moment:
-    """A commit that states a fact of this kind: `done` is set by then, and its caller waits for `go`."""
-
-    kind: str
-    done: anyio.Event = field(default_factory=anyio.Event)
-    go: anyio.Event = field(default_factory=anyio.Event)
-
-
-class Slow(FaultyStore):
-    """A store whose acknowledgement of one commit comes late."""
-
-    moment: Moment | None = None
-    gone = False
-    """Nobody gets through."""
-    looked: int = 0
-    """How often a run's watch has read its task."""
-
-    async def _through(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
-        if self.gone:
-            self.calls.append("refused")
-            raise StoreUnavailable("the store is out of reach")
-        return await super()._through(name, call)
-
-    async def get(self, kind: type[A], ids: Sequence[str]) -> Sequence[Held[A]]:
-        found = await super().get(kind, ids)
-        self.looked += "_watch" in (anyio.get_current_task().name or "")
-        return found
-
-    async def commit(self, held: Held[A], new: A, facts: Sequence[Fact] = ()) -> Held[A]:
-        done = await super().commit(held, new, facts)
-        moment = self.moment
-        if moment is not None and any(fact.kind == moment.kind for fact in facts):
-            self.moment = None
-            moment.done.set()
-            await moment.go.wait()
-        return done
-
-
-def slow(fleet: Fleet, kind: str) -> tuple[Fleet, Slow, Moment]:
-    store = Slow(fleet.parts.store)
-    store.moment = Moment(kind)
-    return replace(fleet, parts=replace(fleet.parts, store=store)), store, store.moment
-
-
-async def dies_at(fleet: Fleet, kind: str) -> None:
-    """An engine that ends with a commit, before it hears of it."""
-    dying, _, moment = slow(fleet, kind)
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(dying.engine().run)
-            await moment.done.wait()
-            group.cancel_scope.cancel()
-            moment.go.set()
 
 
 async def test_the_sweep_takes_no_run_that_is_being_claimed(fleet: Fleet) -> None:

@@ -81,14 +81,30 @@ class Conversation:
         await self.adopt()
         round_ = task.run.round if task.run else 0
         talk = self.last
-        if talk is not None and round_ in talk.said.rounds:
+        if talk is not None:
+            await self._hear_out(talk)
+        if talk is not None and round_ in talk.said.rounds and not self.died_deaf(talk, round_):
             return talk
         text = speaking.message(self._case, round_)
         if talk is not None and talk.alive and self._case.driver.capabilities.live:
-            await talk.tell(speaking.kept_at(self._case, talk.name), round_, text, speaking.uuid_of(self._case, round_))
+            talk.keep_in_mind(
+                speaking.kept_at(self._case, talk.name), round_, text, speaking.uuid_of(self._case, round_)
+            )
+            await self._case.patiently(talk.say_again)
             return talk
         session = self._session(task)
         return await self.speak(task, text, resume=bool(session), session=session)
+
+    async def _hear_out(self, talk: Talk) -> None:
+        """Of a process that has ended all is heard before anything is made of it."""
+        while talk.alive and talk.child.status().state in {ChildState.EXITED, ChildState.DONE}:
+            await self._bell.wait(POLL)
+
+    def died_deaf(self, talk: Talk, round_: int) -> bool:
+        """Did a session end before it took the message of a further round? Another process goes on with it."""
+        uuid = speaking.uuid_of(self._case, round_)
+        unheard = uuid in talk.said.uuids - talk.progress.taken and min(talk.said.rounds) < round_
+        return unheard and talk.heard_all and talk.child.status().ended_by in {"", "machine"}
 
     def _session(self, task: Task) -> str:
         """The session that a next child of this run can go on with."""

@@ -233,7 +233,8 @@ class Execution:
             await self._asking.serve(self.case.task or task)
             await self._bell.wait(POLL)
         await self._asking.serve(self.case.task or task)
-        if self._stage_of(self.case.task or task) is Stage.FOLLOW:
+        deaf = self._with.died_deaf(talk, task.run.round if task.run else 0)
+        if self._stage_of(self.case.task or task) is Stage.FOLLOW and not deaf:
             await self._judge(self.case.task or task, talk)
 
     def _know_workspace(self, task: Task) -> None:

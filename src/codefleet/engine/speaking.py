@@ -54,7 +54,7 @@ async def adopt(case: Case, bell: Bell) -> list[Talk]:
         child = await case.parts.processes.adopt(case.spools / name)
         if child is not None:
             talk = Talk(case.run_id, name, child, case.driver, said, bell)
-            await talk.say_again()
+            await case.patiently(talk.say_again)
             found.append(talk)
     return found
 
@@ -74,7 +74,7 @@ async def speak(case: Case, task: Task, text: str, bell: Bell, *, resume: bool, 
     keep(kept_at(case, name), said)
     child = await case.parts.processes.start(case.spools / name, _job(case, task, where, command, prompt_file))
     talk = Talk(case.run_id, name, child, case.driver, said, bell)
-    await talk.say_again()
+    await case.patiently(talk.say_again)
     return talk
 
 

@@ -149,13 +149,12 @@ class Talk:
             raise
         return True
 
-    async def tell(self, path: Path, round_: int, text: str, uuid: str) -> None:
-        """A further message to a live session: kept first, then given."""
-        line = self.driver.encode(text, uuid)
-        told = Told(round=round_, uuid=uuid, line=line.decode())
-        self.said = msgspec.structs.replace(self.said, told=(*self.said.told, told))
-        keep(path, self.said)
-        await self.child.send(line)
+    def keep_in_mind(self, path: Path, round_: int, text: str, uuid: str) -> None:
+        """A further message to a live session: kept first, given by `say_again`."""
+        told = Told(round=round_, uuid=uuid, line=self.driver.encode(text, uuid).decode())
+        said = msgspec.structs.replace(self.said, told=(*self.said.told, told))
+        keep(path, said)
+        self.said = said
 
     async def say_again(self) -> None:
         """Give everything once more; what the child has is not given twice."""
