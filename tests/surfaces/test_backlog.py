@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from codefleet.app import reading
@@ -153,7 +154,8 @@ class Tardy(MemoryStore):
 
     late: tuple[Activity, ...] = ()
 
-    async def changed(self, after: str, timeout: float) -> bool:  # noqa: ARG002 - the port's signature
+    async def changed(self, after: str, timeout: float) -> bool:
+        await anyio.lowlevel.checkpoint()
         await self.log(self.late)
         return True
 
@@ -161,7 +163,7 @@ class Tardy(MemoryStore):
 async def test_who_follows_a_task_to_its_end_hears_what_is_recorded_behind_it() -> None:
     store = Tardy(SystemClock())
     await store.open()
-    await store.add(samples.verified())
+    await store.add(replace(samples.every()[Status.CANCELLED][0], id="aaaaaaaa", run=None, runs=1))
     first, last = (Activity(run="aaaaaaaa.1", n=n, at=n, kind="message", data={"text": str(n)}) for n in (1, 2))
     await store.log([first])
     store.late = (last,)
