@@ -62,7 +62,7 @@ class Outcome:
 
 class Pen:
     def __init__(self, db: apsw.Connection, terms: Terms) -> None:
-        self._db = db
+        self.db = db
         self._terms = terms
         self._tx = Transaction(db)
         self._patience = Patience(terms.options.busy)
@@ -85,7 +85,7 @@ class Pen:
         """Bring the log into the file, as far as readers allow. What fails is tried again after the next commit."""
         if self.log_is_long:
             with suppress(apsw.Error):
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             self._log = 0
 
     def write(self, batch: Sequence[Command]) -> list[Outcome]:
@@ -119,16 +119,16 @@ class Pen:
         self._look_around()
         outcomes = [self._attempt(command) for command in batch]
         self._tx.commit()
-        self._seen = self._db.data_version()
+        self._seen = self.db.data_version()
         self._stated |= self._tx.facts
         return outcomes
 
     def _look_around(self) -> None:
         """Others may have written meanwhile; nothing is written into a store that a newer version has migrated."""
-        if self._db.data_version() == self._seen:
+        if self.db.data_version() == self._seen:
             return
         self._tx.others_wrote()
-        if schema.version(self._db) != self._terms.schema:
+        if schema.version(self.db) != self._terms.schema:
             raise SchemaMismatch(
                 "another version of codefleet has migrated the store meanwhile",
                 hint="start this process again with the newer version",
@@ -149,7 +149,7 @@ class Pen:
     def index(self) -> bool:
         """Index the words of some tasks; whether there may be more. What fails is tried again another time."""
         try:
-            if not commands.unindexed(self._db):
+            if not commands.unindexed(self.db):
                 return False
             self._terms.admit()
             self._tx.begin()

@@ -44,7 +44,7 @@ class _Parts:
 
     info: StoreInfo
     short: apsw.Connection
-    """For reads on the event loop."""
+    """For reads on the event loop while the writer is busy."""
     long: apsw.Connection
     """For reads on a thread, one at a time."""
     turn: anyio.CapacityLimiter
@@ -149,9 +149,14 @@ class SqliteStore:
 
     def _read(self, question: Callable[..., T], *arguments: Any) -> T:
         """Answer here and now: for what takes microseconds."""
-        db = self._parts.short
-        with self._errors:
-            return question(db, *arguments)
+        parts = self._parts
+        lent = parts.writer.lend()
+        try:
+            with self._errors:
+                return question(lent or parts.short, *arguments)
+        finally:
+            if lent is not None:
+                parts.writer.take_back()
 
     async def _read_aside(self, question: Callable[..., T], *arguments: Any) -> T:
         """Answer on a thread: for what may take longer."""

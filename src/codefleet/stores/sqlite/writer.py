@@ -71,6 +71,14 @@ class Writer:
             raise outcome.error
         return cast("T", outcome.value)
 
+    def lend(self) -> apsw.Connection | None:
+        """The writing connection for a short read, if nobody writes: its cache outlives our own commits, that of
+        another connection does not. To be given back at once, with no cursor open."""
+        return self._pen.db if self._turn.acquire(blocking=False) else None
+
+    def take_back(self) -> None:
+        self._turn.release()
+
     def close(self) -> None:
         """Finish what was accepted, and end. Blocks."""
         with self._gate:
