@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from codefleet.core.errors import AlreadyRunning, NoSpace
-from codefleet.core.model import Outcome, Status
+from codefleet.core.model import Agent, Outcome, Status
 from codefleet.core.settings import AgentType, Gate, WorkspaceSettings
 from codefleet.core.transitions.people import Edit
 from codefleet.drivers.scripted import Scripted
 from codefleet.engine.backlog import Revision
-from codefleet.ports import Capabilities, Child, Command, Driver, Job, Order, Processes
+from codefleet.ports import Capabilities, Child, Command, Driver, Filter, Job, Order, Page, Processes
+from codefleet.testing.faults import FaultyStore
 from codefleet.testing.fleets import DONE, Fleet, git
 from codefleet.testing.moments import dies_at
 
+T = TypeVar("T")
 WRITE = {"write": "a.txt", "text": "a\n"}
 HANG = {"hang": True, "on": "run 1"}
 
@@ -157,9 +160,18 @@ async def test_work_in_the_persons_own_checkout_is_proven_and_told_of(fleet: Fle
     assert (fleet.repository / "1.txt").exists()
 
 
+class Yielding(FaultyStore):
+    """A store in which others come between any two calls."""
+
+    async def _through(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        await anyio.wait_all_tasks_blocked() if name == "find" else await anyio.lowlevel.checkpoint()
+        return await call()
+
+
 async def test_of_two_engines_of_one_name_that_begin_at_once_one_is_refused(fleet: Fleet) -> None:
+    both = replace(fleet, parts=replace(fleet.parts, store=Yielding(fleet.parts.store)))
+    engines = [both.engine(1, name="claude-1") for _ in range(2)]
     refused: list[AlreadyRunning] = []
-    engines = [fleet.engine(1, name="claude-1") for _ in range(2)]
 
     async def work(n: int) -> None:
         try:
@@ -173,6 +185,18 @@ async def test_of_two_engines_of_one_name_that_begin_at_once_one_is_refused(flee
             for n in range(2):
                 group.start_soon(work, n)
     assert len(refused) == 1
+
+
+async def test_two_engines_that_begin_at_once_never_call_two_agents_the_same(fleet: Fleet) -> None:
+    both = replace(fleet, parts=replace(fleet.parts, store=Yielding(fleet.parts.store)))
+    async with both.working(2) as one, both.working(2) as other:
+
+        async def begun() -> bool:
+            page = await fleet.parts.store.find(Agent, Filter(), Page(limit=10))
+            return len(page.items) == 4
+
+        await fleet.eventually(begun)
+        assert not set(one.slots) & set(other.slots)
 
 
 # ------------------------------------------------------------------------------------------------- a live session

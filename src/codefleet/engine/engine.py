@@ -138,8 +138,13 @@ class Engine:
         position = await self.parts.store.position()
         await self._beat()
         at = self._at()
-        for slot in self._slots:
-            await ledger.join(self.parts.store, self._agent(slot), at)
+        try:
+            for slot in self._slots:
+                await ledger.join(self.parts.store, self._agent(slot), at, self.parts.presence.alive)
+        except AlreadyRunning:
+            if self.name:
+                raise
+            return await self._enter()  # somebody took the same free name at the same time
         log.info("engine_started", extra={"engine": self.id, "slots": self._size})
         return position
 
@@ -157,8 +162,8 @@ class Engine:
 
     async def _taken_names(self) -> set[str]:
         alive = {one.id for one in await self.parts.store.engines() if self.parts.presence.alive(one.id)}
-        page = await self.parts.store.find(Agent, Filter(), Page(limit=10_000))
-        return {agent.id for agent in page.items if agent.engine in alive - {self.id}}
+        others = alive - {self.id}
+        return {agent.id async for agent in decide.every(self.parts.store, Agent, Filter()) if agent.engine in others}
 
     async def _leave(self) -> None:
         """Say goodbye; runs that are left stay in our name, so that the next engine finds them."""

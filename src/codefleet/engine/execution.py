@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
 import anyio
 
-from codefleet.core.errors import CodeFleetError, GitError, NoSpace, NotAllowed, StoreUnavailable
-from codefleet.core.model import Evidence, GateResult, Hold, Outcome, Result, Run, Status, Task
+from codefleet.core.errors import GitError, NoSpace, NotAllowed, StoreUnavailable
+from codefleet.core.model import Evidence, GateResult, Hold, Outcome, Run, Status, Task
 from codefleet.core.transitions import At, Change, people, runs
-from codefleet.core.transitions.change import fact
-from codefleet.core.verdicts import Kind, Observed, Verdict, judge
-from codefleet.engine import aftermath, artifacts, decide, prompt, proof, speaking
+from codefleet.core.verdicts import Kind, Verdict, judge
+from codefleet.engine import aftermath, artifacts, decide, prompt, proof, remains, speaking
 from codefleet.engine.asking import Asking
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case
@@ -256,12 +254,12 @@ class Execution:
             await self._begin_anew(task, talk)
             return
         try:
-            changes = await self._settled(task)
+            changes = await remains.settled(self.case, task)
         except GitError as error:
             await self._fall(f"its workspace can not be read: {error.message}", explained=False)
             return
-        verdict = judge(self._observed(task, talk, status, changes))
-        await self._decide(verdict, changes)
+        seen = remains.observed(self.case, task, talk, changes, failed=self._with.failure(talk))
+        await self._decide(judge(seen), changes)
 
     def _went_down(self, talk: Talk, status: ChildStatus) -> bool:
         """Was it cut off by the end of its machine, with nothing to show that it was done?"""
@@ -276,39 +274,6 @@ class Execution:
             return
         text = made.text if not (task.run and task.run.round) else speaking.message(self.case, task.run.round)
         await self._with.speak(task, text, resume=False)
-
-    async def _settled(self, task: Task) -> ChangeSet | None:
-        """What the run produced, as git shows it; None where there is no git."""
-        where = self.case.workspace
-        if where is None or not where.git:
-            return None
-        settle = self.case.parts.workspaces.settle
-        return await self.case.patiently(
-            lambda: settle(where, task_id=self.case.key, number=self.case.number, title=task.title)
-        )
-
-    def _observed(self, task: Task, talk: Talk, status: ChildStatus, changes: ChangeSet | None) -> Observed:
-        failed, reason = self._with.failure(talk)
-        return Observed(
-            expects=task.expects,
-            failed=failed,
-            reason=reason,
-            code_known=status.known or not talk.heard_all,
-            changed=None if changes is None else not changes.empty,
-            result=self._result(),
-            words=talk.progress.text,
-        )
-
-    def _result(self) -> Result | None:
-        """What the agent says it did, or the question that it wrote down by hand; without secrets."""
-        hide, folder = self.case.scrubber.text, self.case.artifacts
-        said = artifacts.read_result(folder)
-        if said is None and (asked := artifacts.asked(folder)):
-            said = Result(status="blocked", summary=asked, question=asked)
-        if said is None:
-            return None
-        steps = tuple(hide(step) for step in said.next_steps)
-        return replace(said, summary=hide(said.summary), question=hide(said.question), next_steps=steps)
 
     async def _decide(self, verdict: Verdict, changes: ChangeSet | None) -> None:
         if verdict.kind is Kind.REPORT:
@@ -404,24 +369,10 @@ class Execution:
         try:
             await case.commit(lambda task, at: runs.hold_gates(task, self._epoch(task), text, at))
             self._news.ring()
-            while self.case.task is not None and not await self._gates_may_run(self.case.task):
+            while self.case.task is not None and not await proof.may_run(self.case, self.case.task):
                 await self._bell.wait(LOOK_AGAIN)
         finally:
             self.stuck = False
-
-    async def _gates_may_run(self, task: Task) -> bool:
-        """Has a person lifted the hold, or given the project other gates that are trusted?"""
-        if task.hold is None or task.hold.kind != "gates":
-            return True
-        try:
-            settings = await self.case.parts.configuration.project(self.case.repository)
-        except CodeFleetError:
-            return False
-        before = self.case.settings
-        if not settings.trusted or (before.trusted and settings.gates == before.gates):
-            return False
-        self.case.settings = settings
-        return True
 
     # --------------------------------------------------------------------------------------------------- end
 
@@ -451,7 +402,7 @@ class Execution:
 
     async def _let_go(self, decision: Callable[[Task, At], Change], *, settle: bool) -> None:
         status = await self._with.close(polite=settle)
-        saved = await self._saved(settle=settle)
+        saved = await remains.save(self.case, settle=settle)
         await self._remember_lingering(status)
 
         def all_at_once(task: Task, at: At) -> Change:
@@ -469,31 +420,6 @@ class Execution:
         if run is not None and task is not None and run is not task.run:
             over = runs.closed(run, self.case.at(), **self._end_of(run, status))
             await self.case.patiently(lambda: remember(self.case.parts, over))
-
-    async def _saved(self, *, settle: bool) -> Callable[[Task, At], Change]:
-        """Keep what the run has left, as commits on its branch or beside it; what is to be said of that."""
-        where, case = self.case.workspace, self.case
-        if where is None or not where.git or not where.path.exists():
-            return _nothing_to_say
-        try:
-            if settle and case.task is not None:
-                return self._known(await self._settled(case.task))
-            salvage = case.parts.workspaces.salvage
-            kept = await case.patiently(lambda: salvage(where, task_id=case.key, number=case.number))
-        except GitError as error:
-            text = f"its work could not be saved: {error.message}"
-            return lambda task, at: Change(task, (fact(task, "error", at, code="salvage", text=text),))
-        if kept is None:
-            return _nothing_to_say
-        about = {"ref": kept.ref, "files": list(kept.files[:50])}
-        return lambda task, at: Change(task, (fact(task, "work_salvaged", at, run=case.run_of(task), **about),))
-
-    def _known(self, changes: ChangeSet | None) -> Callable[[Task, At], Change]:
-        """Note with the run what it has committed."""
-        if changes is None:
-            return _nothing_to_say
-        about = {"head": changes.head, "tree": changes.tree, "files": changes.files}
-        return lambda task, at: runs.learn(task, self._epoch(task), at, **about)
 
     async def _finish(self, decision: Callable[[Task, At], Change]) -> None:
         """End the session and the tree, then commit the decision, the end of the run and, where policy says so, the
@@ -524,7 +450,3 @@ class Execution:
         if task.status is not Status.VERIFIED or task.awaiting is not None or self.case.settings.policy != "none":
             return Change(task)
         return people.accept(task, at)
-
-
-def _nothing_to_say(task: Task, _at: At) -> Change:
-    return Change(task)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from codefleet.core.errors import Exists, Stale
+from codefleet.core.errors import AlreadyRunning, Exists, Stale
 from codefleet.core.model import Agent, AgentStatus, Fact, Outcome, Pause, Run, Status, Task
 from codefleet.core.settings import AgentType
 from codefleet.core.transitions import At, pauses
@@ -56,10 +56,13 @@ async def lift(store: Store, pause: Pause, at: At) -> Sequence[Fact]:
     return facts
 
 
-async def join(store: Store, agent: Agent, at: At) -> None:
-    """A member of the fleet begins; what it did before stays on its account."""
+async def join(store: Store, agent: Agent, at: At, lives: Callable[[str], bool]) -> None:
+    """A member of the fleet begins; what it did before stays on its account. `AlreadyRunning` while an engine that
+    lives has one of that name."""
 
     def joined(before: Agent) -> tuple[Agent, Sequence[Fact]]:
+        if before.engine != agent.engine and before.status is not AgentStatus.OFFLINE and lives(before.engine):
+            raise AlreadyRunning(f"an agent named {agent.id} is at work already", hint="choose another --name")
         now = replace(
             before,
             type=agent.type,

@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from codefleet.core.errors import Exists, GitError, NoSpace
-from codefleet.core.model import GateResult, Proof
+from codefleet.core.errors import CodeFleetError, Exists, GitError, NoSpace
+from codefleet.core.model import GateResult, Proof, Task
 from codefleet.core.settings import Gate
 from codefleet.engine import environment, views
 from codefleet.engine.case import GONE, Case
@@ -61,6 +61,21 @@ async def prove(case: Case, commit: str, tree: str) -> Green | Red | Stuck:
     if isinstance(said, Green) and key:
         await _remember(case, key, tree, said)
     return said
+
+
+async def may_run(case: Case, task: Task) -> bool:
+    """May gates that could not run be tried again: has a person lifted the hold, or given the project other gates that
+    are trusted?"""
+    if task.hold is None or task.hold.kind != "gates":
+        return True
+    try:
+        settings = await case.parts.configuration.project(case.repository)
+    except CodeFleetError:
+        return False
+    if not settings.trusted or (case.settings.trusted and settings.gates == case.settings.gates):
+        return False
+    case.settings = settings
+    return True
 
 
 async def _remember(case: Case, key: str, tree: str, said: Green) -> None:
