@@ -110,6 +110,15 @@ def test_an_agent_type_that_awaits_trust_may_be_asked_for(person: Person) -> Non
     assert person("add", "Second", "--agent", "other").code == 2
 
 
+def test_a_runner_works_with_an_agent_type_of_the_project_that_it_is_started_in(person: Person) -> None:
+    (person.cwd / "codefleet.toml").write_text('[agents.own]\ndriver = "command"\ncommand = ["touch", "done"]\n')
+    person("trust", "--yes")
+    key = person.added("First")
+    assert person("run-single", "--name", "ada", "--agent", "own", "--until-idle", "-q").code == 0
+    assert person("show", key, "--json").data["runs"][0]["agent"] == "own"
+    assert person("-C", "..", "run-single", "--name", "ada", "--agent", "own", "--until-idle").code == 2
+
+
 # --------------------------------------------------------------------------------------------------------- config
 
 

@@ -117,6 +117,12 @@ def test_work_whose_engine_has_ended_is_no_empty_backlog_and_says_who_goes_on_wi
     assert "empty" not in person("why").out
 
 
+def test_a_fleet_that_only_waits_to_be_judged_says_so(person: Person) -> None:
+    person.store(samples.verified())
+    [_, reason] = person("why", "--json").data["reasons"]
+    assert (reason["text"], reason["lifts"]) == ("no task is ready (1 to be judged)", "codefleet review")
+
+
 # ------------------------------------------------------------------------------------------------------- lists
 
 

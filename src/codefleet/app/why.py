@@ -138,8 +138,7 @@ def idle(counts: Mapping[Status, int], scene: Scene, held: Sequence[Task]) -> li
     if not scene.engines:
         found.append(_reason("no_engine", "no engine runs", "codefleet start"))
     if not scene.ahead and not busy:
-        empty = not any(counts.get(status) for status in OPEN)
-        found.append(_reason("nothing_ready", _nothing_ready(counts), 'codefleet add "…"' if empty else ""))
+        found.append(_reason("nothing_ready", _nothing_ready(counts), _what_may_be_done(counts)))
     found += [_held(tasks) for tasks in _alike(held)]
     return found or [_reason("progress", f"{_many(scene.ahead, 'task')} ready, to be taken at any moment", "")]
 
@@ -148,7 +147,10 @@ def _many(number: int, what: str) -> str:
     return f"1 {what} is" if number == 1 else f"{number} {what}s are"
 
 
-OPEN = (Status.PENDING, Status.BLOCKED, Status.WAITING, Status.ASSIGNED, Status.IN_PROGRESS, Status.VERIFYING)
+OPEN = (
+    *(Status.PENDING, Status.BLOCKED, Status.WAITING, Status.ASSIGNED, Status.IN_PROGRESS),
+    *(Status.VERIFYING, Status.VERIFIED),
+)
 
 
 def _alike(tasks: Sequence[Task]) -> list[list[Task]]:
@@ -166,8 +168,14 @@ def _held(tasks: Sequence[Task]) -> Document:
     return reason | {"text": f"{names}: {reason['text']}"}
 
 
+def _what_may_be_done(counts: Mapping[Status, int]) -> str:
+    if counts.get(Status.VERIFIED):
+        return "codefleet review"
+    return "" if any(counts.get(status) for status in OPEN) else 'codefleet add "…"'
+
+
 def _nothing_ready(counts: Mapping[Status, int]) -> str:
-    names = {Status.PENDING: "held"}
+    names = {Status.PENDING: "held", Status.VERIFIED: "to be judged"}
     found = [
         f"{counts[status]} {names.get(status, status.value.replace('_', ' '))}" for status in OPEN if counts.get(status)
     ]

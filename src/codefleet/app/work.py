@@ -28,10 +28,9 @@ async def engine(
     fleet: Fleet, *, slots: int, name: str, agent: str, workdir: Path | None, until_idle: bool
 ) -> AsyncIterator[Engine]:
     """As `Fleet.working` says. Children that still run when it is left go on under their guards."""
-    settings = fleet.configuration.home()
-    if agent and agent not in settings.agents:
-        raise InvalidInput(f"there is no agent type {agent!r}", hint=f"there are: {', '.join(sorted(settings.agents))}")
     place = (await fleet.workspaces.probe(workdir)).path if workdir else None
+    if agent:
+        await _refuse_unknown(fleet, agent, place)
     if not name:
         fleet.presence.only()
     processes = Spools(fleet.clock)
@@ -44,6 +43,17 @@ async def engine(
     finally:
         with anyio.CancelScope(shield=True):
             await processes.close()
+
+
+async def _refuse_unknown(fleet: Fleet, agent: str, place: Path | None) -> None:
+    """An agent type must be the home's, or that of the project that it is asked for in."""
+    known = set(fleet.configuration.home().agents)
+    if agent not in known:
+        here = place or (await fleet.workspaces.probe(fleet.cwd)).path
+        project = await fleet.configuration.project(here)
+        known.update(project.agents, project.agents_awaiting_trust)
+    if agent not in known:
+        raise InvalidInput(f"there is no agent type {agent!r}", hint=f"there are: {', '.join(sorted(known))}")
 
 
 def parts(fleet: Fleet, processes: Spools) -> Parts:

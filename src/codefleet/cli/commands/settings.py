@@ -192,7 +192,7 @@ def _mark(state: str) -> str:
 
 def agreed(frame: Frame) -> bool:
     """Ask, where somebody can answer."""
-    return sys.stdin.isatty() and not frame.json and click.confirm("Allow this?", err=True)
+    return sys.stdin.isatty() and not frame.json and click.confirm("Let these run here?", err=True)
 
 
 async def give(fleet: Fleet, place: Path, shown: dict[str, Any]) -> None:
