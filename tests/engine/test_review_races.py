@@ -12,12 +12,12 @@ import pytest
 
 from codefleet.core.drafts import Draft
 from codefleet.core.errors import StoreUnavailable
-from codefleet.core.model import Aggregate, Outcome, Pause, Project, Run, Status, Task
+from codefleet.core.model import Agent, Aggregate, Fact, Outcome, Pause, Project, Run, Status, Task
 from codefleet.core.settings import AgentType, Gate
 from codefleet.core.transitions import At, pauses
 from codefleet.core.transitions.people import Edit
 from codefleet.engine.backlog import Revision
-from codefleet.ports import Child, ChildStatus, Held, Job, Processes
+from codefleet.ports import Child, ChildStatus, Held, Job, Processes, SystemClock
 from codefleet.testing.faults import FaultyStore
 from codefleet.testing.fleets import DONE, PROJECT, Fleet, script
 from codefleet.testing.moments import Slow, dies_at, slow
@@ -316,3 +316,64 @@ async def test_a_spool_that_goes_away_while_old_ones_are_looked_for_ends_no_engi
     key = await fleet.add("Write", WRITE, DONE)
     assert await fleet.until_idle()
     assert (await fleet.task(key)).status is Status.COMPLETED
+
+
+@dataclass
+class Noting:
+    """Processes that note how long each child of an agent may run."""
+
+    inner: Processes
+    limits: list[float] = field(default_factory=list)
+
+    async def start(self, spool: Path, job: Job) -> Child:
+        if spool.name.endswith("-agent"):
+            self.limits.append(job.limit)
+        return await self.inner.start(spool, job)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Shifted(SystemClock):
+    shift = 0
+
+    def now(self) -> int:
+        return super().now() + self.shift
+
+
+async def test_long_gates_take_nothing_of_an_agents_time(fleet: Fleet, tmp_path: Path) -> None:
+    waits = f"while [ ! -e {tmp_path}/judge ]; do sleep 0.02; done; test -e fixed.txt"
+    fleet.configure(
+        gates=(Gate(name="waits", command=waits),),
+        proof=replace(fleet.configured.settings.proof, flaky_reruns=0),
+        limits=replace(fleet.configured.settings.limits, timeout_seconds=600),
+    )
+    clock, processes = Shifted(), Noting(fleet.parts.processes)
+    later = replace(fleet, parts=replace(fleet.parts, clock=clock, processes=processes))
+    key = await fleet.add("Repair", WRITE, {"write": "fixed.txt", "text": "f", "on": "round 2"}, DONE)
+    async with later.working():
+        await fleet.until(key, Status.VERIFYING)
+        clock.shift = 900_000
+        (tmp_path / "judge").touch()
+        await fleet.until(key, Status.COMPLETED)
+    assert processes.limits[0] == 600
+    assert processes.limits[1] > 500
+
+
+async def test_what_a_run_has_used_is_put_on_its_agents_account_once(fleet: Fleet) -> None:
+    class Unsure(FaultyStore):
+        left = 1
+
+        async def commit(self, held: Held[A], new: A, facts: Sequence[Fact] = ()) -> Held[A]:
+            done = await super().commit(held, new, facts)
+            if isinstance(new, Agent) and new.tasks_completed and self.left:
+                self.left -= 1
+                raise StoreUnavailable("nobody knows whether it was done")
+            return done
+
+    key = await fleet.add("Write", WRITE, {"usage": {"input": 10, "output": 5}}, DONE)
+    unsure = replace(fleet, parts=replace(fleet.parts, store=Unsure(fleet.parts.store)))
+    assert await unsure.until_idle(slots=1)
+    [held] = await fleet.parts.store.get(Agent, ["runner-1"])
+    assert (await fleet.task(key)).status is Status.COMPLETED
+    assert (held.value.tasks_completed, held.value.total_tokens_used) == (1, 15)

@@ -38,7 +38,7 @@ async def after(case: Case, run: Run, agent: Agent) -> None:
     task = (await decide.task(case.parts.store, case.key)).value
     await remember(case.parts, run)
     at = At(case.parts.clock.now(), case.engine)
-    await ledger.credit(case.parts.store, agent, task, run, at)
+    await ledger.credit(case.parts.store, case.parts.clock, agent, task, run, at)
     for act in (audit, tidy, show):
         await attempt(act, case, task)
 

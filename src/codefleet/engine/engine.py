@@ -29,7 +29,7 @@ from codefleet.engine.claims import NOBODY, Claims
 from codefleet.engine.execution import Execution
 from codefleet.engine.parts import Parts
 from codefleet.engine.sweep import Sweep
-from codefleet.ports import Filter, Page
+from codefleet.ports import Filter
 
 log = logging.getLogger(__name__)
 
@@ -424,7 +424,7 @@ class Engine:
         if running.execution.struck is not None:
             outcome, why = running.execution.struck
             selector = ledger.selector_of(outcome, case.agent_name, case.agent)
-            facts = await ledger.strike(store, selector, case.scrubber.text(why), self._at())
+            facts = await ledger.strike(store, self.parts.clock, selector, case.scrubber.text(why), self._at())
             await self._claims.refresh()
             self._heard(facts)
         elif running.execution.started_well:
@@ -440,5 +440,7 @@ class Engine:
         elsewhere = counts[Status.ASSIGNED] + counts[Status.IN_PROGRESS]
         if elsewhere or await self._claims.candidates(1, 0):
             return False
-        page = await self.parts.store.find(Task, Filter(status=(Status.PENDING,)), Page(limit=1000))
-        return not any(task.hold is not None and task.hold.kind in TIME_LIFTS for task in page.items)
+        async for task in decide.every(self.parts.store, Task, Filter(status=(Status.PENDING,))):
+            if task.hold is not None and task.hold.kind in TIME_LIFTS:
+                return False
+        return True

@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from codefleet.core.errors import AlreadyRunning, Exists, Stale
+from codefleet.core.errors import AlreadyRunning, Exists, NoSpace, Stale, StoreUnavailable
 from codefleet.core.model import Agent, AgentStatus, Fact, Outcome, Pause, Run, Status, Task
 from codefleet.core.settings import AgentType
 from codefleet.core.transitions import At, pauses
-from codefleet.ports import Store
+from codefleet.ports import Clock, Store
+
+PAUSE = 0.5
+"""Seconds before a store that was out of reach is asked again."""
 
 N = TypeVar("N", Pause, Agent)
 
@@ -31,6 +34,25 @@ async def revise(store: Store, new: N, decision: Callable[[N], tuple[N, Sequence
         return after, facts
 
 
+async def _surely(
+    store: Store, clock: Clock, new: N, decision: Callable[[N], tuple[N, Sequence[Fact]]]
+) -> tuple[N, Sequence[Fact]]:
+    """As `revise`, whatever the store's condition. What was made although nobody said so is not made twice."""
+    made: tuple[N, Sequence[Fact]] | None = None
+
+    def decide(before: N) -> tuple[N, Sequence[Fact]]:
+        nonlocal made
+        if made is None or before != made[0]:
+            made = decision(before)
+        return made
+
+    while True:
+        try:
+            return await revise(store, new, decide)
+        except (NoSpace, StoreUnavailable):
+            await clock.sleep(PAUSE)
+
+
 def selector_of(outcome: Outcome, name: str, agent: AgentType) -> str:
     """What is paused when starts fail like this: the account, or the agent type."""
     if outcome is Outcome.ACCOUNT_ERROR:
@@ -38,8 +60,9 @@ def selector_of(outcome: Outcome, name: str, agent: AgentType) -> str:
     return pauses.selector("agent", name)
 
 
-async def strike(store: Store, selector: str, failure: str, at: At) -> Sequence[Fact]:
-    _, facts = await revise(store, Pause(id=selector), lambda pause: pauses.strike(pause, failure, at))
+async def strike(store: Store, clock: Clock, selector: str, failure: str, at: At) -> Sequence[Fact]:
+    """Count a failure to start, once."""
+    _, facts = await _surely(store, clock, Pause(id=selector), lambda pause: pauses.strike(pause, failure, at))
     return facts
 
 
@@ -88,8 +111,8 @@ async def depart(store: Store, agent: Agent, at: At, reason: str) -> None:
     await revise(store, agent, gone)
 
 
-async def credit(store: Store, agent: Agent, task: Task, run: Run, at: At) -> None:
-    """Put a run that is over on its agent's account."""
+async def credit(store: Store, clock: Clock, agent: Agent, task: Task, run: Run, at: At) -> None:
+    """Put a run that is over on its agent's account, once."""
 
     def credited(before: Agent) -> tuple[Agent, Sequence[Fact]]:
         return (
@@ -105,7 +128,7 @@ async def credit(store: Store, agent: Agent, task: Task, run: Run, at: At) -> No
             (),
         )
 
-    await revise(store, agent, credited)
+    await _surely(store, clock, agent, credited)
 
 
 def _said(kind: str, at: At, agent: str, **data: object) -> Fact:

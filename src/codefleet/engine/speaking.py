@@ -8,13 +8,12 @@ from pathlib import Path
 import anyio.to_thread
 
 from codefleet.core.model import Task
-from codefleet.core.settings import AgentType
 from codefleet.core.transitions import runs
 from codefleet.engine import environment, files, requests
 from codefleet.engine.bell import Bell
 from codefleet.engine.case import Case, output
 from codefleet.engine.talk import Said, Talk, Told, keep, kept
-from codefleet.ports import ChildState, Command, Job, Order, Workspace
+from codefleet.ports import ChildState, ChildStatus, Command, Job, Order, Workspace
 
 SPACE = uuid.UUID("0e0f4f0c-3b0a-4d7e-9f0a-6d2d1c9b7c11")
 
@@ -145,15 +144,23 @@ def _job(case: Case, task: Task, where: Workspace, command: Command, prompt_file
         cwd=where.path,
         env={**env, **command.env},
         stdin=prompt_file if command.stdin == "prompt" else "queue" if command.stdin == "queue" else "none",
-        limit=time_left(task, case.agent, run.started_at, case.parts.clock.now()),
+        limit=_time_left(case, task),
         max_output=case.settings.limits.max_output,
     )
 
 
-def time_left(task: Task, agent: AgentType, started_at: int | None, now: int) -> float:
-    """Seconds that a child may still run; 0: without a limit. A later child of a run has what is left of its time."""
-    allowed = task.timeout_seconds or agent.timeout_seconds
+def _time_left(case: Case, task: Task) -> float:
+    """Seconds that a child may still run; 0: without a limit. A later child of a run has what its agent has left of its
+    time: gates and people take none of it."""
+    allowed = task.timeout_seconds or case.agent.timeout_seconds
     if not allowed:
         return 0.0
-    used = (now - started_at) / 1000 if started_at else 0.0
-    return max(1.0, allowed - max(0.0, used))
+    spools = [case.spools / name for name in case.names() if name.endswith("-agent")]
+    return max(1.0, allowed - sum(_worked(case.parts.processes.peek(spool)) for spool in spools))
+
+
+def _worked(child: ChildStatus) -> float:
+    """Seconds that a child of the agent has taken. One that its limit ended and that has a successor only waited."""
+    if child.started_at is None or child.ended_at is None or child.ended_by == "limit":
+        return 0.0
+    return max(0, child.ended_at - child.started_at) / 1000
