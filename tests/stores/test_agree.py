@@ -236,7 +236,7 @@ async def _set(call: Awaitable[Any]) -> Any:
 
 class TestBothStores(BothStores.TestCase):  # type: ignore[misc,valid-type]
     settings = settings(
-        max_examples=15,
+        max_examples=12,
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),

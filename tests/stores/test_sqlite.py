@@ -108,6 +108,37 @@ async def test_what_was_asked_before_closing_is_finished(tmp_path: Path) -> None
         assert len(await again.get(Task, done)) == 50
 
 
+async def test_a_lone_command_that_was_asked_before_closing_is_finished(tmp_path: Path) -> None:
+    store = embedded(tmp_path)
+    await store.open()
+    async with anyio.create_task_group() as group:
+        group.start_soon(store.add, task("a"))
+        group.start_soon(store.close)
+    async with opened(embedded(tmp_path)) as again:
+        assert (await the(again, Task, "a")).value.id == "a"
+
+
+async def test_the_event_loop_goes_on_while_another_process_writes(tmp_path: Path, store: SqliteStore) -> None:
+    other = apsw.Connection(str(tmp_path / "codefleet.db"))
+    other.execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as group:
+        group.start_soon(store.add, task("a"))
+        await anyio.wait_all_tasks_blocked()
+        assert not await store.get(Task, ["a"])
+        other.execute("COMMIT")
+    other.close()
+    assert (await the(store, Task, "a")).value.id == "a"
+
+
+async def test_the_log_is_brought_into_the_file_and_does_not_grow_for_ever(tmp_path: Path, store: SqliteStore) -> None:
+    log, most = anyio.Path(tmp_path / "codefleet.db-wal"), 0
+    for n in range(150):
+        await store.add(task(f"t{n}", description="v" * 120_000))
+        most = max(most, (await log.stat()).st_size) if n % 10 == 0 else most
+    assert (await anyio.Path(tmp_path / "codefleet.db").stat()).st_size > 12 << 20
+    assert most < 24 << 20
+
+
 async def test_a_caller_who_gives_up_leaves_all_of_it_or_nothing(store: SqliteStore) -> None:
     for n in range(20):
         with anyio.move_on_after(0):
@@ -220,6 +251,20 @@ async def test_an_engines_beat_makes_one_backup_a_day_and_keeps_a_few(tmp_path: 
     os.replace(tmp_path / "backups" / kept[-1], tmp_path / "codefleet.db")  # noqa: PTH105 - as above
     async with opened(embedded(tmp_path)) as store:
         assert (await store.counts())[Status.PENDING] == 9
+
+
+async def test_what_a_killed_process_left_of_a_backup_is_dropped_after_a_day(tmp_path: Path) -> None:
+    clock = Standing()
+    left, fresh = anyio.Path(tmp_path / "backups/.old.db.7.part"), anyio.Path(tmp_path / "backups/.new.db.8.part")
+    await left.parent.mkdir()
+    for path, at in ((left, NOW - 2 * DAY), (fresh, NOW - 1000)):
+        await path.write_bytes(b"half")
+        os.utime(path, (at / 1000, at / 1000))
+    async with opened(embedded(tmp_path, clock=clock)) as store:
+        await store.beat(engine("e1"), clock.now())
+        store._parts.keeper.wait()
+    assert not await left.exists()
+    assert await fresh.exists()
 
 
 async def test_a_client_that_never_beats_makes_no_backup(tmp_path: Path, store: SqliteStore) -> None:

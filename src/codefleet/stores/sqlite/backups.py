@@ -35,6 +35,7 @@ def is_due(folder: Path, now: Instant) -> bool:
 def daily(db: apsw.Connection, folder: Path, now: Instant) -> Path:
     """Make the backup of today, and drop the oldest ones."""
     path = folder / f"daily-{_stamp(now)}.db"
+    _sweep(folder, now)
     write(db, path)
     os.utime(path, (now / 1000, now / 1000))
     prune(folder, "daily-*.db")
@@ -46,6 +47,13 @@ def before_migration(db: apsw.Connection, folder: Path, schema: int, now: Instan
     write(db, path)
     prune(folder, "before-migration-*.db")
     return path
+
+
+def _sweep(folder: Path, now: Instant) -> None:
+    """Drop what a process left that was killed while it made a backup."""
+    for path in folder.glob(".*.part"):
+        if now - path.stat().st_mtime_ns // 1_000_000 > DAY:
+            path.unlink()
 
 
 def prune(folder: Path, pattern: str) -> None:
