@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from codefleet import __version__
+from codefleet.app import glance
 from codefleet.core.model import Activity, Agent, Engine, Hold, Pause, Question, Status, Task
 from codefleet.core.transitions import runs
 from codefleet.testing import samples
@@ -545,3 +548,19 @@ def test_status_at_a_glance_is_the_status_of_the_store(person: Person) -> None:
     assert quick["questions"]
     assert {one["kind"]: one["tasks"] for one in quick["holds"]} == {"trust": 2, "setup": 1, "limit": 1}
     assert "2 tasks held: for trust" in person("status").out
+
+
+@pytest.mark.parametrize(
+    ("query", "given", "index"),
+    [
+        (glance.TASKS, ("[]", 9), "task USING INDEX task_list (project=? AND status=?)"),
+        (glance.HELD, (9,), "task USING INDEX task_list (project=? AND status=?)"),
+        (glance.TITLES, ("a", 9), "task USING INDEX sqlite_autoindex_task_1 (id>? AND id<?)"),
+    ],
+)
+def test_a_glance_reads_no_whole_backlog(person: Person, query: str, given: tuple[object, ...], index: str) -> None:
+    person.store()
+    with closing(apsw.Connection(str(person.home.database))) as db:
+        plan = [str(row[-1]) for row in db.execute(f"EXPLAIN QUERY PLAN {query}", given)]
+    assert index in "\n".join(plan)
+    assert not [step for step in plan if step.startswith("SCAN task")]

@@ -27,18 +27,19 @@ STATES = "blocked pending assigned in_progress waiting verifying verified landin
 MOST = 500
 _SETTING = re.compile(r"^\s*stale_after\s*=", re.MULTILINE)
 
-_COUNTS = "SELECT status, sum(count) FROM tally GROUP BY status"
-_RECORDS = "SELECT document FROM record WHERE kind = ? ORDER BY id LIMIT ?"
-_TASKS = """
+COUNTS = "SELECT status, sum(count) FROM tally GROUP BY status"
+RECORDS = "SELECT document FROM record WHERE kind = ? ORDER BY id LIMIT ?"
+TASKS = """
 SELECT document FROM tally CROSS JOIN task ON task.project = tally.project AND task.status = tally.status
-WHERE tally.count > 0 AND tally.status IN (SELECT value FROM json_each(?)) ORDER BY rank, n LIMIT ?
+WHERE tally.count > 0 AND tally.status IN (SELECT value FROM json_each(?)) AND task.ready = 0 ORDER BY rank, n LIMIT ?
 """
 
 
-_HELD = """
-SELECT document FROM task WHERE (hold_on IS NOT NULL OR lift_at IS NOT NULL) AND status = 'pending' LIMIT ?
+HELD = """
+SELECT document FROM tally CROSS JOIN task ON task.project = tally.project AND task.status = tally.status
+WHERE tally.count > 0 AND tally.status = 'pending' AND task.ready = 0 ORDER BY rank, n LIMIT ?
 """
-_TITLES = "SELECT id, document ->> 'title' FROM task WHERE id >= ?1 AND id < ?1 || '~' ORDER BY n DESC LIMIT ?2"
+TITLES = "SELECT id, document ->> 'title' FROM task WHERE id >= ?1 AND id < ?1 || '~' ORDER BY n DESC LIMIT ?2"
 
 
 def titles(home: Path, beginning: str, limit: int = 50) -> list[tuple[str, str]]:
@@ -48,7 +49,7 @@ def titles(home: Path, beginning: str, limit: int = 50) -> list[tuple[str, str]]
     except apsw.Error:
         return []
     try:
-        rows = db.execute(_TITLES, (beginning, limit)).fetchall()
+        rows = db.execute(TITLES, (beginning, limit)).fetchall()
         return [(str(key), str(title)) for key, title in rows]
     except apsw.Error:
         return []
@@ -92,7 +93,7 @@ def _is_set(settings: Path) -> bool:
 
 
 def _status(db: apsw.Connection, home: Path) -> stored.Document:
-    counted: dict[Any, Any] = dict(db.execute(_COUNTS).fetchall())  # type: ignore[arg-type]  # each row is a pair
+    counted: dict[Any, Any] = dict(db.execute(COUNTS).fetchall())  # type: ignore[arg-type]  # each row is a pair
     now = time.time_ns() // 1_000_000
     presence, here = FilePresence(Home(home)), os.uname().nodename
     engines = [
@@ -100,14 +101,14 @@ def _status(db: apsw.Connection, home: Path) -> stored.Document:
         for one in _records(db, "engine")
         if now - one["beat_at"] <= SILENT_MS and (one["host"] != here or presence.alive(one["id"]))
     ]
-    tasks = _decoded(db.execute(_TASKS, (json.dumps(stored.LOOKED_AT), MOST)))
-    tasks += _decoded(db.execute(_HELD, (MOST,)))
+    tasks = _decoded(db.execute(TASKS, (json.dumps(stored.LOOKED_AT), MOST)))
+    tasks += _decoded(db.execute(HELD, (MOST,)))
     tally = {name: int(counted.get(name, 0)) for name in STATES}
     return stored.status(tally, engines, _records(db, "agent"), _records(db, "pause"), tasks, now=now)
 
 
 def _records(db: apsw.Connection, kind: str) -> list[Any]:
-    return _decoded(db.execute(_RECORDS, (kind, MOST)))
+    return _decoded(db.execute(RECORDS, (kind, MOST)))
 
 
 def _decoded(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
