@@ -166,11 +166,12 @@ async def filled(folder: Path, tasks: int) -> SqliteStore:
         body = document.replace(id_at, b'"id":"t%07d"' % n).replace(rank_at, b'"rank":%d' % n)
         row = columns.of_task(model, body)
         db.execute(
-            queries.SQL["task_insert"], (n % LANES + 1, f"p{n % LANES}", "pending", n, *row[3:], f"t{n:07}", b"")
+            queries.SQL["task_insert"], (n % LANES + 1, f"p{n % LANES}", "pending", n, *row[3:], None, f"t{n:07}", b"")
         )
     for n in range(LANES):
         db.execute(queries.SQL["tally_add"], (f"p{n}", "pending", tasks // LANES))
     db.execute("COMMIT")
+    db.execute("PRAGMA wal_checkpoint (truncate)").fetchall()
     db.close()
     return store
 
