@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,10 +11,11 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from codefleet.core.errors import AlreadyRunning, NoSpace
-from codefleet.core.model import Agent, Outcome, Status
+from codefleet.core.model import Agent, Outcome, Run, Status
 from codefleet.core.settings import AgentType, Gate, WorkspaceSettings
 from codefleet.core.transitions.people import Edit
 from codefleet.drivers.scripted import Scripted
@@ -332,3 +334,70 @@ async def test_a_message_that_finds_no_room_is_given_later_to_the_same_agent(fle
     assert (task.status, task.runs, task.interruptions) == (Status.COMPLETED, 1, 0), await live.kinds(key)
     agents = [one.name for one in live.parts.home.spools(f"{key}.1").iterdir() if "agent" in one.name]
     assert agents == ["01-agent"]
+
+
+async def test_a_run_beside_a_dying_one_of_another_engine_has_its_own_place_and_both_are_on_record(
+    fleet: Fleet,
+) -> None:
+    stubborn = {"hang": True, "ignore": ["TERM", "INT"], "on": "run 1"}
+    key = await fleet.add("Resist", {"write": "one.txt", "text": "1", "on": "run 1"}, stubborn, *again(WRITE, DONE))
+    async with fleet.working(slots=1):
+        task = await fleet.until(key, Status.IN_PROGRESS)
+        assert task.run is not None
+        written = anyio.Path(task.run.workspace) / "one.txt"
+        await fleet.eventually(written.exists)
+        async with fleet.working(slots=1):
+            await fleet.backlog.edit(key, Revision(now=True))
+            task = await fleet.until(key, Status.COMPLETED)
+
+            async def settled() -> bool:
+                return not (await fleet.task(key)).lingering and len(await _records(fleet, key)) == 2
+
+            await fleet.eventually(settled)
+    task = await fleet.task(key)
+    first, second = await _records(fleet, key)
+    assert (task.runs, task.attempts, first.outcome) == (2, 0, Outcome.FENCED)
+    assert first.workspace != second.workspace
+    assert second.branch == f"{first.branch}-2"
+    assert git(fleet.repository, "show", f"{task.branch_name}:a.txt") == "a"
+    assert git(fleet.repository, "for-each-ref", f"refs/codefleet/salvage/{key}/1")
+    assert (fleet.parts.home.artifacts(key) / "result.json").exists()
+
+
+async def _records(fleet: Fleet, key: str) -> list[Run]:
+    page = await fleet.parts.store.find(Run, Filter(task=key), Page(limit=10))
+    return list(page.items)
+
+
+async def test_a_parked_question_whose_worktree_a_person_removed_still_waits_for_its_answer(fleet: Fleet) -> None:
+    fleet.configure(limits=replace(fleet.configured.settings.limits, question_live_minutes=0))
+    key = await fleet.add("Ask", {"ask": "May I?"}, *again(WRITE, DONE))
+    async with fleet.working():
+        await fleet.until(key, Status.WAITING)
+        task = await fleet.task(key)
+        assert task.run is not None
+        await anyio.to_thread.run_sync(shutil.rmtree, task.run.workspace, True)
+
+        async def ended() -> bool:
+            run = (await fleet.task(key)).run
+            return run is not None and run.ended
+
+        await fleet.eventually(ended)
+        assert (await fleet.task(key)).status is Status.WAITING
+        await fleet.backlog.answer(key, "Yes")
+        task = await fleet.until(key, Status.COMPLETED)
+    assert (task.runs, task.attempts, task.interruptions) == (2, 0, 0)
+
+
+async def test_a_failed_dependency_that_is_tried_again_lets_the_rest_go_on(fleet: Fleet) -> None:
+    fleet.configure(limits=replace(fleet.configured.settings.limits, attempts=1))
+    first = await fleet.add("Fail", {"exit": 3, "on": "run 1"}, *again(WRITE, DONE))
+    second = await fleet.add("Wait", {"write": "b.txt", "text": "b"}, DONE, depends_on=(first,))
+    assert not await fleet.until_idle()
+    hold = (await fleet.task(second)).hold
+    assert hold is not None
+    assert hold.kind == "upstream"
+    await fleet.backlog.retry(first)
+    assert (await fleet.task(second)).hold is None
+    assert await fleet.until_idle()
+    assert (await fleet.task(second)).status is Status.COMPLETED

@@ -98,8 +98,9 @@ async def _closed(case: Case) -> Run | None:
 async def tidy(case: Case, task: Task) -> None:
     """Free the workspace of a task that is completed; all else stays until a person cleans up."""
     run = task.run
-    if not task.lingering:
-        await anyio.to_thread.run_sync(artifacts.merge_back, case.parts.home, case.key, case.number)
+    if not task.lingering:  # the newest run's notes are the task's, whichever run was the last to end
+        newest = run.number if run is not None else case.number
+        await anyio.to_thread.run_sync(artifacts.merge_back, case.parts.home, case.key, newest)
     if task.status is not Status.COMPLETED or run is None or not run.ended or case.here:
         return
     where = workspace_of(case, run)
