@@ -154,6 +154,15 @@ def test_a_table_keeps_its_columns_straight_whatever_stands_in_it() -> None:
     assert [words.width(line[: line.index(last)]) for line, last in zip(lines, "Bxy", strict=True)] == [8, 8, 8]
 
 
+def test_a_row_stays_on_a_line_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    head = ["ID", "TITLE", "NOTE"]
+    lines = words.table(head, [["aaaaaaaa", "t" * 50, "n" * 50], ["b", "short", ""]], wide="TITLE").splitlines()
+    assert [words.width(line) <= 40 for line in lines] == [True] * 3
+    assert lines[1] == f"aaaaaaaa  {'t' * 11}…  {'n' * 15}…"
+
+
 def test_a_long_text_is_cut_to_its_columns() -> None:
     assert words.cut("abcdef", 4) == "abc…"
     assert words.cut("日本語", 4) == "日…"

@@ -102,16 +102,17 @@ def program() -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, wide: str = "") -> str:
-    """Aligned columns; on a terminal the column called `wide` gives way so that a row stays on a line."""
+    """Aligned columns; on a terminal the column called `wide`, and then the last one, give way so that a row stays on a
+    line."""
     cells = [[one_line_of(cell) for cell in row] for row in rows]
     widths = [
         max(width(name), *(width(row[n]) for row in cells)) if cells else width(name) for n, name in enumerate(head)
     ]
     if wide and sys.stdout.isatty():
-        over = sum(widths) + 2 * (len(head) - 1) - columns()
-        at = list(head).index(wide)
-        widths[at] = max(12, widths[at] - max(0, over))
-        cells = [[cut(cell, widths[at]) if n == at else cell for n, cell in enumerate(row)] for row in cells]
+        for at in dict.fromkeys([list(head).index(wide), len(head) - 1]):
+            over = sum(widths) + 2 * (len(head) - 1) - columns()
+            widths[at] = max(min(12, widths[at]), widths[at] - max(0, over))
+            cells = [[cut(cell, widths[at]) if n == at else cell for n, cell in enumerate(row)] for row in cells]
     lines = [_aligned([paint(name, "bold") for name in head], widths)]
     return "\n".join(lines + [_aligned(row, widths) for row in cells])
 
