@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from codefleet.core.errors import GitError, NoSpace
+from codefleet.core.errors import GitError, NoSpace, PositionGone
 from codefleet.core.model import Aggregate, Status
 from codefleet.core.settings import AgentType, Settings
 from codefleet.core.transitions import At, people
@@ -164,3 +164,21 @@ async def test_a_task_whose_two_dependencies_failed_is_told_of_it_once(fleet: Fl
 
 async def _called(store: FaultyStore, name: str, times: int) -> bool:
     return store.calls.count(name) >= times
+
+
+async def test_an_engine_that_slept_longer_than_history_is_kept_goes_on(fleet: Fleet) -> None:
+    class Forgetful(FaultyStore):
+        left = 2
+
+        async def changed(self, after: str, timeout: float) -> bool:
+            if self.left:
+                self.left -= 1
+                raise PositionGone(f"the facts behind {after} are not kept any more")
+            return await super().changed(after, timeout)
+
+    first = await fleet.add("One", {"ask": "May I?"}, WRITE, DONE)
+    forgetful = replace(fleet, parts=replace(fleet.parts, store=Forgetful(fleet.parts.store)))
+    async with forgetful.working():
+        await fleet.until(first, Status.WAITING)
+        await fleet.backlog.answer(first, "Yes")
+        await fleet.until(first, Status.COMPLETED)

@@ -17,7 +17,15 @@ import anyio
 import anyio.lowlevel
 
 import codefleet
-from codefleet.core.errors import AlreadyRunning, CodeFleetError, NoSpace, NotAllowed, StoreError, StoreUnavailable
+from codefleet.core.errors import (
+    AlreadyRunning,
+    CodeFleetError,
+    NoSpace,
+    NotAllowed,
+    PositionGone,
+    StoreError,
+    StoreUnavailable,
+)
 from codefleet.core.model import Agent, Fact, Outcome, Run, Status, Task
 from codefleet.core.model import Engine as Record
 from codefleet.core.settings import Settings
@@ -237,9 +245,13 @@ class Engine:
         """React to what others have committed."""
         store = self.parts.store
         while True:
-            if not await self._patiently(lambda after=position: store.changed(after, 60.0)):  # type: ignore[misc]
+            try:
+                if not await self._patiently(lambda after=position: store.changed(after, 60.0)):  # type: ignore[misc]
+                    continue
+                facts = await self._patiently(lambda after=position: store.facts(after))  # type: ignore[misc]
+            except PositionGone:  # it slept for longer than facts are kept: the sweep sees what they did
+                position = await self._patiently(store.position)
                 continue
-            facts = await self._patiently(lambda after=position: store.facts(after))  # type: ignore[misc]
             if facts:
                 position = facts[-1].position
                 await self._others([fact for fact in facts if fact.by != self.id])
