@@ -33,6 +33,7 @@ OWN = (Kind.OWN, Event.REPORT_CHANGE, Outcome.OWN_ERROR)
         ({"result": DONE, "changed": None}, REPORTED),
         ({"result": DONE, "changed": False}, OWN),
         ({"result": None, "changed": False}, OWN),
+        ({"result": None, "changed": None}, REPORTED),
         ({"result": None, "changed": True}, REPORTED),
         ({"result": IDLE, "changed": False}, (Kind.REPORT, Event.REPORT_NO_CHANGE, Outcome.NO_CHANGE)),
         ({"result": IDLE, "changed": True}, REPORTED),

@@ -80,7 +80,7 @@ def _nothing(reason: str) -> Verdict:
 def _salvaged(seen: Observed) -> Result | None:
     """A result from the agent's last words, where they or git show that there is one."""
     told = seen.words.strip()
-    if not seen.changed and not (told and seen.expects is Expects.RESULT):
+    if seen.changed is False and not (told and seen.expects is Expects.RESULT):
         return None
     summary = told[:MOST_SUMMARY] or "(the agent left no summary)"
     return Result(status="completed", summary=summary, salvaged=True)

@@ -403,8 +403,8 @@ class Engine:
 
     async def _behind(self) -> None:
         """Let those that are about to start go first: nobody waits for what is done afterwards."""
-        with anyio.move_on_after(MOST_BEHIND):
-            await anyio.lowlevel.checkpoint()
+        with anyio.move_on_after(0 if self._draining else MOST_BEHIND):
+            await anyio.sleep(BEHIND)
             while not self._draining and any(one.execution.is_starting for one in self._running.values()):  # noqa: ASYNC110  no hurry
                 await anyio.sleep(BEHIND)
 
