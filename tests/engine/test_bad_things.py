@@ -217,3 +217,32 @@ async def test_a_question_that_an_agent_wrote_by_hand_and_left_is_put_to_a_perso
     assert await fleet.until_idle()
     task = await fleet.task(key)
     assert (task.status, task.question and task.question.text, task.attempts) == (Status.WAITING, "Shall it be red?", 0)
+
+
+async def test_a_guard_that_is_killed_while_its_agent_works_is_replaced_at_once(fleet: Fleet) -> None:
+    key = await fleet.add("Outlive the guard", {"ask": "Go on?"}, WRITE, DONE)
+    async with fleet.working():
+        await fleet.until(key, Status.WAITING)
+        spools = fleet.parts.home.spools(f"{key}.1")
+        [spool] = [path for path in spools.iterdir() if path.name.endswith("-agent")]
+        before = fleet.parts.processes.peek(spool).guard
+        os.kill(before, signal.SIGKILL)
+
+        async def replaced() -> bool:
+            return fleet.parts.processes.peek(spool).guard not in {0, before}
+
+        await fleet.eventually(replaced)
+        await fleet.backlog.answer(key, "Yes")
+        task = await fleet.until(key, Status.COMPLETED)
+    run = await fleet.run_of(key)
+    assert (task.runs, run.exit_code, run.exit_known) == (1, 0, True)
+
+
+async def test_runs_that_are_over_hold_no_descriptor(fleet: Fleet) -> None:
+    keys = [await fleet.add(f"Task {n}", WRITE, DONE) for n in range(2)]
+    assert await fleet.until_idle(slots=1)
+    first = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  names are enough
+    keys += [await fleet.add(f"Task {n}", WRITE, DONE) for n in range(4)]
+    assert await fleet.until_idle(slots=1)
+    assert {(await fleet.task(key)).status for key in keys} == {Status.COMPLETED}
+    assert len(os.listdir("/proc/self/fd")) <= first  # noqa: PTH208

@@ -167,9 +167,11 @@ class Conversation:
         return last.child.status() if last is not None else ChildStatus()
 
     async def record(self) -> None:
-        """Write what was said and is not written yet."""
+        """Write what was said and is not written yet, and let go of children that are done."""
         for talk in self._talks:
             await talk.record(self._case.parts.store)
+            if talk.child.status().state is ChildState.DONE:
+                await talk.child.wait()
 
     async def _say_farewell(self, talk: Talk) -> None:
         line = self._case.driver.farewell() if self._case.driver.capabilities.live else b""

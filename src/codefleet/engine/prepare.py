@@ -39,7 +39,7 @@ class Declined:
 async def prepare(case: Case, task: Task, *, fresh_session: bool = False) -> Prepared | Declined:
     """Make all ready, or say why the run can not start. Doing it again is harmless."""
     try:
-        return await _prepare(case, task, fresh_session=fresh_session)
+        return await case.again(lambda: _prepare(case, task, fresh_session=fresh_session))
     except NoSpace as error:
         until = case.parts.clock.now() + FULL_DISK_PAUSE
         return Declined(Hold(kind="limit", text=error.message, until=until))

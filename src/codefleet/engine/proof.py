@@ -106,7 +106,8 @@ async def _in_place(case: Case) -> Green | Red | Stuck:
 async def _apart(case: Case, commit: str) -> Green | Red | Stuck:
     """In one of the project's proof worktrees, reset to exactly the commit."""
     async with _place(case) as path:
-        await case.parts.workspaces.proof(case.repository, path, commit, case.settings.proof.caches)
+        place = case.parts.workspaces.proof
+        await case.patiently(lambda: place(case.repository, path, commit, case.settings.proof.caches))
         there = Workspace(path=path, repository=case.repository, git=True, base=commit)
         again = not case.settings.proof.caches
         trouble = await furnish(case, there, path.with_name(path.name + ".setup"), again=again)

@@ -96,9 +96,11 @@ class Talk:
         return not self.heard_all
 
     async def listen(self, store: Store, clock: Clock, scrub: Scrubber, root: str) -> None:
-        """Read, fold and record until the child has ended. Files under `root`, the workspace, are named from there."""
+        """Read, fold and record until the child has ended, and see to it that it has a guard. Files under `root`, the
+        workspace, are named from there."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._record, store)
+            group.start_soon(self.child.wait)
             async for line in self.child.lines():
                 self._take(line, clock, scrub, root)
             self.heard_all = True
