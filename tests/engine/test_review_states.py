@@ -359,6 +359,7 @@ async def test_a_run_beside_a_dying_one_of_another_engine_has_its_own_place_and_
     assert (task.runs, task.attempts, first.outcome) == (2, 0, Outcome.FENCED)
     assert first.workspace != second.workspace
     assert second.branch == f"{first.branch}-2"
+    assert git(fleet.repository, "show", f"{second.head}:one.txt") == "1"
     assert git(fleet.repository, "show", f"{task.branch_name}:a.txt") == "a"
     assert git(fleet.repository, "for-each-ref", f"refs/codefleet/salvage/{key}/1")
     assert (fleet.parts.home.artifacts(key) / "result.json").exists()

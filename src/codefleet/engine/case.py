@@ -13,12 +13,13 @@ from typing import TypeVar
 
 import anyio
 
-from codefleet.core.errors import GitError, NoSpace, StoreUnavailable
+from codefleet.core.errors import NoSpace, StoreUnavailable
 from codefleet.core.model import Activity, Fact, Run, Task
 from codefleet.core.settings import AgentType, Settings
 from codefleet.core.transitions import At, Change
 from codefleet.engine import artifacts, decide, environment, scrub
 from codefleet.engine.parts import Parts
+from codefleet.engine.patience import again
 from codefleet.engine.talk import number_of, position
 from codefleet.ports import ChildState, ChildStatus, Driver, Job, Workspace
 
@@ -29,7 +30,6 @@ T = TypeVar("T")
 GONE = 5.0
 """Seconds that a setup command or gate gets to end when it is not wanted any more."""
 MOST_TAIL = 64 << 10
-GIT_TRIES = 3
 _SPOOL = re.compile(r"\d{2,}-(?:setup|agent|gate)")
 
 
@@ -121,20 +121,11 @@ class Case:
         pause = 1.0
         while True:
             try:
-                return await self.again(act)
+                return await again(act)
             except (NoSpace, StoreUnavailable) as error:
                 log.warning("disk_waits", extra={"task_id": self.key, "run": self.run_id, "error": error.message})
                 await self.parts.clock.sleep(pause)
                 pause = min(pause * 2, 30.0)
-
-    async def again(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do something with git, and once or twice more when git fails: somebody may have killed it."""
-        for _ in range(GIT_TRIES - 1):
-            try:
-                return await act()
-            except GitError as error:
-                log.warning("git_again", extra={"task_id": self.key, "run": self.run_id, "error": error.message})
-        return await act()
 
     def plain(self, env: Mapping[str, str], git: Mapping[str, str]) -> dict[str, str]:
         """The environment of a setup command or gate."""

@@ -23,11 +23,14 @@ from codefleet.core.transitions.table import refusal as refused
 from codefleet.engine import decide, files, requests
 from codefleet.engine.case import Case
 from codefleet.engine.parts import Parts
+from codefleet.engine.patience import again
 from codefleet.engine.prepare import behind, earlier, resumes, rival
 from codefleet.engine.proof import worktree_root
 from codefleet.ports import Filter
 
 DISK_PAUSE = 60_000
+LOOK_PAUSE = 60_000
+"""Milliseconds before settings that can not be read are looked at again."""
 NOBODY = AgentType(driver="command", command=("false",))
 """Stands for an agent type that is not there any more: a run of it can only be ended."""
 
@@ -82,11 +85,13 @@ class Claims:
             return False
         settings = await self._settings(path)
         name = lane.agent or self._default(settings)
-        return not self._is_paused(name, settings.agents.get(name))
+        return not self._pause_of(name, settings.agents.get(name))
 
-    def _is_paused(self, name: str, agent: AgentType | None) -> bool:
+    def _pause_of(self, name: str, agent: AgentType | None) -> str:
+        """The selector of the pause that keeps this agent type from starting; empty when there is none."""
         account = (agent.account if agent else "") or name
-        return pauses.selector("agent", name) in self.paused or pauses.selector("account", account) in self.paused
+        selectors = (pauses.selector("agent", name), pauses.selector("account", account))
+        return next((selector for selector in selectors if selector in self.paused), "")
 
     def _default(self, settings: Settings) -> str:
         return self.agent or settings.agent.default
@@ -98,7 +103,7 @@ class Claims:
     async def _settings(self, path: Path) -> Settings:
         """What holds at a path; where nothing can be read, nothing is trusted."""
         try:
-            return await self.parts.configuration.project(path)
+            return await again(lambda: self.parts.configuration.project(path))
         except CodeFleetError:
             return Settings(trusted=False)
 
@@ -113,7 +118,10 @@ class Claims:
         if isinstance(chosen, Hold):
             await self._hold(key, chosen)
             return None
-        if self._is_paused(chosen.name, chosen.agent) or pauses.selector("task", key) in self.paused:
+        own = pauses.selector("task", key)
+        pause = self._pause_of(chosen.name, chosen.agent) or (own if own in self.paused else "")
+        if pause:
+            await self._hold(key, Hold(kind="limit", text=f"{pause} is paused", on=pause))
             return None
         return await self._assign(task, chosen, slot)
 
@@ -133,11 +141,12 @@ class Claims:
             text = f"its project is not there{where}; run `codefleet init` where it is now, then `codefleet retry {task.id}`"
             return Hold(kind="setup", text=text)
         try:
-            settings = await self.parts.configuration.project(path)
+            settings = await again(lambda: self.parts.configuration.project(path))
         except (NoSpace, StoreError):
             raise
         except CodeFleetError as error:
-            return Hold(kind="setup", text=error.message, on=project.id)
+            until = self.parts.clock.now() + LOOK_PAUSE
+            return Hold(kind="setup", text=error.message, on=project.id, until=until)
         if not settings.trusted:
             text = f"what {path} would run here is not trusted; look at it with `codefleet trust {path}`"
             return Hold(kind="trust", text=text, on=project.id)

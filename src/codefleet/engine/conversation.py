@@ -137,10 +137,12 @@ class Conversation:
         return in_vain and self.failure(talk)[0] is not None
 
     def session_left(self, run: Run) -> dict[str, Any]:
-        """What a next run may go on with; a session that never came up is none."""
+        """What a next run may go on with: nothing when its session never came up, the one before when that was to go on."""
         started = [talk.progress for talk in self._talks if talk.progress.started]
-        if not started:
+        if not started and self._talks and not any(talk.said.resume for talk in self._talks):
             return {"session_id": ""}
+        if not started:
+            return {}
         return {"session_id": started[-1].session_id or run.session_id, "model": started[-1].model or run.model}
 
     # --------------------------------------------------------------------------------------------------- end

@@ -260,7 +260,7 @@ class Engine:
         if not facts:
             return
         if any(fact.kind in {"paused", "resumed"} for fact in facts):
-            await self._patiently(self._claims.refresh)
+            await self._patiently(self._sweep.pauses)
         for fact in facts:
             if fact.kind == "task_completed" and fact.task_id and self._group is not None:
                 self._group.start_soon(self._tidies, fact.task_id)
@@ -452,7 +452,14 @@ class Engine:
         elsewhere = counts[Status.ASSIGNED] + counts[Status.IN_PROGRESS]
         if elsewhere or await self._claims.candidates(1, 0):
             return False
-        async for task in decide.every(self.parts.store, Task, Filter(status=(Status.PENDING,))):
-            if task.hold is not None and task.hold.kind in TIME_LIFTS:
+        async for task in decide.every(self.parts.store, Task, Filter(status=(Status.PENDING, Status.VERIFYING))):
+            if goes_on(task):
                 return False
         return True
+
+
+def goes_on(task: Task) -> bool:
+    """Will a task that nobody works on go on without a person: held until some time, or proven by another engine?"""
+    if task.hold is None:
+        return task.status is Status.VERIFYING
+    return task.hold.kind in TIME_LIFTS and task.hold.until is not None

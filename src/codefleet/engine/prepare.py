@@ -17,6 +17,7 @@ from codefleet.engine import artifacts, files, prompt
 from codefleet.engine.case import Case
 from codefleet.engine.furnish import furnish
 from codefleet.engine.parts import Parts
+from codefleet.engine.patience import again
 from codefleet.engine.prompt import Upstream
 from codefleet.ports import Workspace, WorkspaceOrder
 
@@ -39,7 +40,7 @@ class Declined:
 async def prepare(case: Case, task: Task, *, fresh_session: bool = False) -> Prepared | Declined:
     """Make all ready, or say why the run can not start. Doing it again is harmless."""
     try:
-        return await case.again(lambda: _prepare(case, task, fresh_session=fresh_session))
+        return await again(lambda: _prepare(case, task, fresh_session=fresh_session))
     except NoSpace as error:
         until = case.parts.clock.now() + FULL_DISK_PAUSE
         return Declined(Hold(kind="limit", text=error.message, until=until))
@@ -85,12 +86,22 @@ async def _place(case: Case, task: Task, run: Run, upstreams: Sequence[Task], be
         path=Path(run.workspace),
         mode="here" if case.here else "worktree",
         upstreams={one.id: head for one in upstreams if (head := head_of(one))},
-        resume=before.head if before else "",
+        resume=await _dying(case, task) or (before.head if before else ""),
     )
     where = await workspaces.prepare(order)
     if where.git and not case.here:
         await workspaces.exclude(case.repository, ["/.codefleet/run/"])
     return where
+
+
+async def _dying(case: Case, task: Task) -> str:
+    """What an earlier run has left whose processes are not dead yet, as a commit; its own workspace stays untouched."""
+    for run in reversed(task.lingering):
+        where = workspace_of(case, run)
+        if where is not None and where.git and where.path.exists():
+            kept = await case.parts.workspaces.salvage(where, task_id=task.id, number=run.number)
+            return kept.commit if kept else run.head
+    return ""
 
 
 async def _upstreams(case: Case, task: Task) -> list[Task]:

@@ -35,12 +35,24 @@ class Sweep:
         return At(self.claims.parts.clock.now(), self.claims.engine)
 
     async def pauses(self) -> None:
-        """Lift those whose time has come."""
+        """Lift those whose time has come, and the holds of those that are lifted."""
         store, at = self.claims.parts.store, self._at()
         async for pause in decide.every(store, Pause, Filter()):
             if pause.active and pause.until is not None and pause.until <= at.now:
                 self.claims.heard(await ledger.lift(store, pause, at))
+            elif not pause.active:
+                await self._release(pause.id)
         await self.claims.refresh()
+
+    async def _release(self, pause: str) -> None:
+        at = self._at()
+        for key in await self.claims.parts.store.waiting_on(pause):
+            change = await decide.change(
+                self.claims.parts.store,
+                key,
+                lambda task: people.unhold(task, at) if _waits(task, pause) else Change(task),
+            )
+            self.claims.heard(change.facts)
 
     async def adopt(self) -> None:
         """Take over what engines of this host have left that do not live any more."""
@@ -115,6 +127,10 @@ class Sweep:
             self.claims.heard((await decide.change(parts.store, key, answered)).facts)
         except NotAllowed as error:
             log.info("overtaken", extra={"task_id": key, "why": error.message})
+
+
+def _waits(task: Task, pause: str) -> bool:
+    return task.hold is not None and task.hold.on == pause
 
 
 def _open(task: Task, engine: str) -> list[Run]:
