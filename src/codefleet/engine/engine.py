@@ -310,7 +310,7 @@ class Engine:
                 await self._patiently(self._fill)
             if self._draining and not self._running:
                 return
-            if self._until_idle and not self._draining and not self._ended and await self._patiently(self._is_idle):
+            if self._until_idle and not self._draining and await self._patiently(self._has_come_to_rest):
                 self.stop(now=False)
                 continue
             if self._now:
@@ -443,6 +443,13 @@ class Engine:
             await ledger.clear(store, selectors, self._at())
 
     # -------------------------------------------------------------------------------------------------- idle
+
+    async def _has_come_to_rest(self) -> bool:
+        """Is there nothing to do, also after a sweep has looked for what no event has moved?"""
+        if self._ended or not await self._is_idle():
+            return False
+        await self._sweep.everything()
+        return not self._ended and await self._is_idle()
 
     async def _is_idle(self) -> bool:
         """Is there nothing left that goes on by itself?"""
