@@ -4,6 +4,8 @@ The contract as far as it holds, and that whoever is killed, nothing runs twice,
 """
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -164,3 +166,9 @@ async def test_closing_lets_children_go_on(processes: Spools, tmp_path: Path) ->
         assert adopted is not None
         await adopted.send(b"end")
         assert (await adopted.wait()).code == CODE
+
+
+def test_the_doctor_says_that_it_is_untested(tmp_path: Path) -> None:
+    doctor = [sys.executable, "-m", "codefleet", "doctor", "--home", str(tmp_path / "home")]
+    said = subprocess.run(doctor, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    assert "written for macOS and untested" in said
