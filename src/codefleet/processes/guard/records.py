@@ -29,7 +29,7 @@ if sys.platform == "darwin":
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
 
 else:
-    _sync = os.fdatasync
+    _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class Record:
