@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+LINUX = {"idle", "processes"}
+"""These measure through /proc and descriptors of processes."""
 NAMES = sorted(file.stem for file in HERE.glob("[a-z]*.py"))
 
 
@@ -25,8 +27,11 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.names) - set(NAMES):
         parser.error(f"there is no benchmark {' '.join(sorted(unknown))}; there are: {' '.join(NAMES)}")
+    elsewhere = set() if sys.platform == "linux" else LINUX
+    if impossible := elsewhere & set(given.names):
+        parser.error(f"only Linux can measure {' '.join(sorted(impossible))}")
     with tempfile.TemporaryDirectory() as place:
-        files = {name: Path(place, f"{name}.json") for name in given.names or NAMES}
+        files = {name: Path(place, f"{name}.json") for name in given.names or NAMES if name not in elsewhere}
         codes = [run(name, file) for name, file in files.items()]
         documents = [json.loads(file.read_text()) for file in files.values() if file.exists()]
     if given.json:

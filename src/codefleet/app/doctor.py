@@ -52,8 +52,12 @@ async def _program(_: Fleet, __: bool) -> AsyncIterator[Finding]:
     from importlib import metadata
 
     from codefleet import __version__
+    from codefleet.processes.guard import kernel
 
     yield Finding(name="codefleet", ok=True, text=f"codefleet {__version__} on Python {platform.python_version()}")
+    if kernel.PORTABLE:
+        text = "children are kept the portable way, which is written for macOS and untested there"
+        yield Finding(name="system", ok=None, text=text, hint="see docs/decisions/0002-children-on-spools.md")
     others = [one.metadata["Name"] for one in metadata.distributions() if one.metadata["Name"] == OTHERS]
     if others:
         yield Finding(

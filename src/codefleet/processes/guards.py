@@ -14,9 +14,12 @@ import anyio
 from anyio import to_thread
 
 import codefleet
+from codefleet.processes.guard import kernel
 
 PATIENCE = 3.0
 """Seconds in which a nursery has to answer; it needs one or two thousandths."""
+_MESSAGES = socket.SOCK_STREAM if kernel.PORTABLE else socket.SOCK_SEQPACKET
+"""One short message at a time is under way, so a stream keeps them apart as well."""
 _PROGRAM = """
 import sys
 sys.path.append(sys.argv[1])
@@ -34,7 +37,11 @@ class Nursery:
 
     async def ask(self, spool: Path, pidfd: int) -> int:
         """A guard's pid, 0 if there is none; raises `OSError` when nobody serves."""
-        socket.send_fds(self.socket, [os.fsencode(spool)], [pidfd] if pidfd >= 0 else [])
+        request = os.fsencode(spool)
+        if pidfd >= 0 and not kernel.PORTABLE:  # a kqueue can not be passed on
+            socket.send_fds(self.socket, [request], [pidfd])
+        else:
+            self.socket.send(request)
         with anyio.CancelScope(shield=True):  # the answer is ours to take, whoever has lost interest
             with anyio.move_on_after(PATIENCE):
                 await anyio.wait_readable(self.socket)
@@ -93,7 +100,7 @@ class Guards:
 
 def _spawn() -> Nursery:
     """Isolated from site packages and Python's environment; its code is found beside ours."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, _MESSAGES)
     ours.setblocking(False)
     place = str(Path(codefleet.__file__).parents[1])
     with theirs:

@@ -51,7 +51,8 @@ class Hint:
 
 
 class Held:
-    """A process held by a pidfd: its end gives the hint, and how it ended can still be read afterwards."""
+    """A process held open: its end gives the hint, and how it ended can still be read afterwards. Where the system opens
+    no process, its end is seen by looking."""
 
     def __init__(self, hint: Hint) -> None:
         self.fd = -1
@@ -74,7 +75,7 @@ class Held:
 
     @property
     def ended(self) -> bool:
-        return self.fd < 0 or kernel.readable(self.fd)
+        return kernel.has_ended(self.fd, *self.who)
 
     def _ended(self) -> None:
         self._unwatch()
@@ -100,7 +101,7 @@ class Hints:
         self._hints: dict[int, set[Hint]] = {}
 
     def open(self) -> None:
-        if self._fd < 0:
+        if self._fd < 0 and not kernel.PORTABLE:
             self._fd = int(_LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         if self._fd >= 0:
             asyncio.get_running_loop().add_reader(self._fd, self._read)

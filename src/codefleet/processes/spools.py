@@ -12,6 +12,7 @@ from codefleet.core.errors import Failed
 from codefleet.ports import ChildState, ChildStatus, Clock, Job
 from codefleet.processes import child
 from codefleet.processes.child import SpoolChild
+from codefleet.processes.guard import kernel
 from codefleet.processes.guards import Guards
 from codefleet.processes.hints import Hints
 from codefleet.processes.spool import lay, mend, read, void
@@ -31,7 +32,7 @@ class Spools:
         self._children: list[SpoolChild] = []
 
     async def open(self) -> None:
-        _require_pidfds()
+        _require_means()
         self._hints.open()
         await self._guards.open()
 
@@ -67,12 +68,26 @@ class Spools:
         return new
 
 
-def _require_pidfds() -> None:
+def _require_means() -> None:
     """All that is promised of children rests on them."""
+    if kernel.PORTABLE:
+        _require_ps()
+        return
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
         raise Failed(
             "this system has no process descriptors, without which no child can be kept safely",
             hint="agents run on Linux 5.3 or later; in a container, its security profile must allow pidfd_open",
+        ) from None
+
+
+def _require_ps() -> None:
+    """What is promised elsewhere rests on `ps`; see `guard.portable` for what is not."""
+    try:
+        kernel.here()
+    except OSError as error:
+        raise Failed(
+            f"the processes of this system can not be seen: {error}",
+            hint="`ps -A -o pid,ppid,pgid,state,lstart` must work, also for agents' guards",
         ) from None

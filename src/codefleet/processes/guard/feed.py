@@ -6,15 +6,14 @@ import fcntl
 import os
 
 from codefleet.processes.guard import kernel
-from codefleet.processes.guard.records import read_file
 
 _HIGH = 200
 """The descriptor that the child inherits lies above those that programs give a meaning."""
 
 
 class Feed:
-    """Moves lines with `sendfile`, which moves the place in the queue in the same call. The child inherits the
-    descriptor and so keeps that place for the next guard: a killed guard neither loses nor doubles a line."""
+    """Moves lines, and with them the place in the queue. The child inherits the descriptor and so keeps that place for
+    the next guard: where both happen in one call, a killed guard neither loses nor doubles a line."""
 
     def __init__(self) -> None:
         queue = os.open("in", os.O_RDONLY | os.O_CLOEXEC)
@@ -31,16 +30,7 @@ class Feed:
         if taken >= 0 and os.path.samestat(os.fstat(taken), os.fstat(self.queue)):
             self.queue = taken
         else:
-            os.lseek(self.queue, max(recorded, self._place(pid, inherited)), os.SEEK_SET)
-
-    def _place(self, pid: int, inherited: int) -> int:
-        """The place that the child's descriptor has; 0 if the child has closed it."""
-        try:
-            if os.path.samestat(os.stat(f"/proc/{pid}/fd/{inherited}"), os.fstat(self.queue)):  # noqa: PTH116 - light
-                return int(read_file(f"/proc/{pid}/fdinfo/{inherited}").split()[1])
-        except OSError:
-            pass
-        return 0
+            os.lseek(self.queue, max(recorded, kernel.place_of(pid, inherited, self.queue)), os.SEEK_SET)
 
     def place(self) -> int:
         """How much of the queue was moved."""
@@ -54,7 +44,7 @@ class Feed:
         end = self._whole_lines()
         while at < end and not self.blocked:
             try:
-                at += os.sendfile(self.pipe, self.queue, None, min(end - at, 1 << 16))
+                at += kernel.move(self.pipe, self.queue, min(end - at, 1 << 16))
             except BlockingIOError:
                 self.blocked = True
         return at > begun

@@ -46,7 +46,9 @@ def guard(spool: str, pidfd: int, wakeup: int) -> int:
 
 def wake_on_signals() -> int:
     """A descriptor that gives a byte for each SIGCHLD and SIGTERM; SIGINT and SIGHUP are for others."""
-    wakeup, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    wakeup, waker = os.pipe()
+    os.set_blocking(wakeup, False)
+    os.set_blocking(waker, False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -112,7 +114,7 @@ class Life:
         if pid == 0:
             os.close(release)
             birth.become(self.job, released=released, status=self.record.fd, outputs=self.outputs, queue=queue)
-        self.tree = trees.OwnTree(pid, kernel.start_of(pid), self.wakeup)
+        self.tree = trees.own(pid, self.wakeup, self.job.mark)
         here = dict(zip(("boot", "pidns"), kernel.here(), strict=True))
         self._record("starting", {"pid": pid, "start": self.tree.start, "infd": queue, "t0": kernel.wall(), **here})
         os.write(release, b"g")

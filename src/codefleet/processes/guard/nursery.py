@@ -82,7 +82,7 @@ class Nursery:
                 break
             with waiting[1] as link:
                 try:
-                    socket.send_fds(link, [spool], pidfds)
+                    socket.send_fds(link, [spool], pidfds) if pidfds else link.send(spool)
                 except OSError:
                     continue
             return waiting[0]
@@ -90,7 +90,7 @@ class Nursery:
 
     def _fork(self) -> tuple[int, socket.socket] | None:
         """A guard that waits for work; None if there is no room for a process."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, self.requests.type)
         try:
             pid = os.fork()
         except OSError:
@@ -161,6 +161,7 @@ def main(fd: int) -> None:
     for number in range(1, signal.NSIG):  # what the engine's parent had it ignore is not for children
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # that a socket's other end is gone is an error like others
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     kernel.adopt_orphans()
     kernel.here()

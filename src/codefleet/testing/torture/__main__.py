@@ -147,6 +147,8 @@ class Torture:
 @click.option("--only", type=click.Choice(PARTIES), default=None, help="Kill nobody else.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write the figures there, too.")
 def main(points: int, seed: str, jobs: int, only: str | None, file: Path | None) -> None:
+    if sys.platform != "linux":
+        raise click.ClickException("the torture finds whom to kill through /proc: it runs on Linux alone")
     folder = Path(tempfile.mkdtemp(prefix="codefleet-torture-"))
     torture = Torture(points, seed or secrets.token_hex(4), folder, only or "")
     with ThreadPoolExecutor(jobs) as pool:
