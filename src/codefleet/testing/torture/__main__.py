@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,11 @@ def planned(aim: int, seed: str, only: str = "") -> Iterator[tuple[str, Sequence
     """Lives without end, each with its seed and its blows: of five, three end at a store call and two are struck."""
     rng = random.Random(seed)  # noqa: S311  it shall be repeatable
     turns = 2 * CALLS
-    stride, turn = max(1, turns * 3 // max(1, aim)), rng.randrange(turns)
+    even = max(1, turns * 3 // max(1, aim))
+    stride = next(
+        step for step in count(even) if gcd(step, turns) == 1
+    )  # so that every turn comes before one comes again
+    turn = rng.randrange(turns)
     number = 0
     while True:
         for _ in range(0 if only else 3):
