@@ -15,7 +15,7 @@ import pytest
 from codefleet.core.errors import Corrupt, NoSpace, SchemaMismatch, StoreUnavailable
 from codefleet.core.model import Status, Task
 from codefleet.ports import Filter, Page, Store, SystemClock
-from codefleet.stores.sqlite import Options, disk, schema
+from codefleet.stores.sqlite import Options, SqliteStore, disk, schema
 from codefleet.testing.stores import embedded, engine, fact, opened, task, the
 
 NEXT = (*schema.steps(), "CREATE TABLE later (n INTEGER PRIMARY KEY) STRICT; UPDATE task SET rank = rank + 1;")
@@ -255,8 +255,14 @@ async def test_with_little_room_left_nothing_is_written_until_there_is_more(smal
         assert str(small_disk) in full.value.message
         assert (await the(store, Task, "a")) == held
         assert len(await store.facts()) == 1
+        async with opened(embedded(small_disk, options=Options(roomy=0))) as other:
+            assert (await the(other, Task, "a")).value == held.value  # whoever only looks is served
+            with pytest.raises(NoSpace):
+                await other.add(task("b"))
         with pytest.raises(NoSpace):
-            await embedded(small_disk).open()
+            await SqliteStore(
+                small_disk / "new.db", wake=small_disk / "w", backups=small_disk / "b", clock=SystemClock()
+            ).open()
         (small_disk / "ballast").unlink()
         await store.commit(held, replace(held.value, title="new"), [fact()])
         assert len(await store.facts()) == 2

@@ -47,7 +47,6 @@ class Place:
             folder = self.path.parent
             folder.mkdir(parents=True, exist_ok=True)
             disk.refuse_network(folder)
-            disk.require_space(folder, self.options.reserve)
             self._refuse_damaged_head()
             return self._open(now)
 
@@ -79,6 +78,7 @@ class Place:
         if found == len(self.steps):
             tune(db, self.options)
             return ""
+        disk.require_space(self.path.parent, self.options.reserve)
         with alone(self.path.parent):
             tune(db, self.options)
             return schema.migrate(db, self.steps, self.errors, lambda old: self._backup(old, now), now)
