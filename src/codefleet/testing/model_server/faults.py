@@ -160,7 +160,7 @@ def main() -> None:
     rows = [row for row in ROWS if given.slow or not row.slow]
     if given.names:
         rows = [row for row in ROWS if any(name in row.name for name in given.names)]
-    path = os.environ["PATH"] if given.program is None else f"{given.program}{os.pathsep}{os.environ['PATH']}"
+    path = os.environ["PATH"] if given.program is None else f"{given.program.resolve()}{os.pathsep}{os.environ['PATH']}"
     cells = anyio.run(table, rows, given.jobs, {"PATH": path})
     sys.stdout.write(markdown(cells))
 
