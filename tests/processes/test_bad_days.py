@@ -118,6 +118,15 @@ async def test_a_stopped_guard_is_continued(processes: Spools, tmp_path: Path) -
     assert (status.code, status.guard) == (CODE, guard)
 
 
+async def test_a_guard_that_is_stopped_behind_its_last_word_does_not_stay(processes: Spools, tmp_path: Path) -> None:
+    """Whenever the stop falls, the leak check after the test finds nothing."""
+    for number in range(12):
+        child = await processes.start(tmp_path / f"spool-{number}", shell("exit 7", tmp_path))
+        kill(child.status().guard, signal.SIGSTOP)
+        with anyio.fail_after(DEADLINE):
+            assert (await child.wait()).code == 7
+
+
 async def test_who_wants_an_end_does_not_wait_for_a_stopped_guard(processes: Spools, tmp_path: Path) -> None:
     child = await processes.start(tmp_path / "spool", shell("read x", tmp_path, stdin="queue"))
     kill(child.status().guard, signal.SIGSTOP)

@@ -77,12 +77,15 @@ class Care:
             self._stopped, self._woken = now, True
 
     async def see_off(self, reading: Reading) -> None:
-        """Wait for a guard that has said its last word; it needs no more than a write to the disk."""
+        """Wait for a guard that has said its last word; it needs no more than a write to the disk. One that was stopped
+        just then is continued."""
         if reading.guard_lives():
             self._guard.hold(reading.status.guard, reading.guard_start)
         with anyio.move_on_after(SEEN_OFF):
             while not self._guard.ended:
                 await self._hint.wait(self._hint.next(), SOON)
+                if kernel.state_of(*self._guard.who) in {"T", "t"}:
+                    kernel.send(*self._guard.who, signal.SIGCONT)
 
     async def end_without_spool(self) -> ChildStatus:
         """Somebody removed the spool: its guard can still be told to end everything, but not say how that went."""
