@@ -404,14 +404,7 @@ class Execution:
         status = await self._with.close(polite=settle)
         saved = await remains.save(self.case, settle=settle)
         await self._remember_lingering(status)
-
-        def all_at_once(task: Task, at: At) -> Change:
-            change = decision(task, at).then(lambda now: saved(now, at))
-            change = change.then(lambda now: self._ended(now, at, status))
-            return change.then(lambda now: self._accepted(now, at))
-
-        await self.case.commit(all_at_once)
-        self.case.sweep_tmp()
+        await self._commit_end(lambda task, at: decision(task, at).then(lambda now: saved(now, at)), status)
 
     async def _remember_lingering(self, status: ChildStatus) -> None:
         """A run that another one has followed is on record before its task forgets it."""
@@ -422,9 +415,11 @@ class Execution:
             await self.case.patiently(lambda: remember(self.case.parts, over))
 
     async def _finish(self, decision: Callable[[Task, At], Change]) -> None:
-        """End the session and the tree, then commit the decision, the end of the run and, where policy says so, the
-        acceptance of its work, as one."""
-        status = await self._with.close(polite=True)
+        """End the session and the tree, then commit what was decided."""
+        await self._commit_end(decision, await self._with.close(polite=True))
+
+    async def _commit_end(self, decision: Callable[[Task, At], Change], status: ChildStatus) -> None:
+        """The decision, the end of the run and, where policy says so, the acceptance of its work, as one commit."""
 
         def all_at_once(task: Task, at: At) -> Change:
             change = decision(task, at).then(lambda now: self._ended(now, at, status))
